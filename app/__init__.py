@@ -1,0 +1,1 @@
+"""The web process: API, pages, records, supervision. This file stays empty so that app.serve can patch first."""

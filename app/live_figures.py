@@ -1,0 +1,177 @@
+"""Figures of the live page: the ring of steps, and what is computed from it. Knows no request and no socket.
+
+Every figure is a function of what was folded, never of the wall clock: equal (boot, seq), equal figures.
+Percentiles are exact: linear interpolation over all samples of the window (numpy's default), None when there is none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from scheduler.core.request import WaitReason
+
+REASONS = tuple(reason.name.lower() for reason in WaitReason)
+RING = 6_000
+NS = 1_000_000_000
+RATE_WINDOW = 2 * NS
+LATENCY_WINDOW = 30 * NS
+RECENT_STEPS = 60
+
+
+class Step(NamedTuple):
+    """What is kept of one step; `reasons` counts the waiting by WaitReason, `emitted` output tokens."""
+
+    seq: int
+    step: int
+    started_at: int
+    ended_at: int
+    prefill: int
+    decode: int
+    emitted: int
+    budget: int
+    binding: str
+    reasons: tuple[int, ...]
+    running: int
+    kv_used: int
+    preempted: int
+
+
+class StepRing:
+    """The last 6,000 steps."""
+
+    def __init__(self) -> None:
+        self._rows: deque[Step] = deque()
+        self._floor = 0
+
+    def append(self, row: Step) -> None:
+        """One more; the oldest goes when the ring is full."""
+        self._rows.append(row)
+        if len(self._rows) > RING:
+            self._floor = self._rows.popleft().seq
+
+    @property
+    def last(self) -> Step | None:
+        """The newest step."""
+        return self._rows[-1] if self._rows else None
+
+    def newest(self, count: int) -> list[Step]:
+        """The last `count` steps, oldest first."""
+        rows = self._rows
+        return [rows[index] for index in range(max(0, len(rows) - count), len(rows))]
+
+    def since(self, last: int) -> list[Step] | None:
+        """Steps after seq `last`; None when the ring does not reach back that far."""
+        if last < self._floor:
+            return None
+        found = []
+        for row in reversed(self._rows):
+            if row.seq <= last:
+                break
+            found.append(row)
+        found.reverse()
+        return found
+
+    def rates(self) -> tuple[float | None, float | None]:
+        """Output and prefill tokens a second over the last 2 s of steps (at least one step), idle gaps between included."""
+        if not self._rows:
+            return None, None
+        end = self._rows[-1].ended_at
+        output = prefill = 0
+        begin = end
+        for row in reversed(self._rows):
+            if row.ended_at <= end - RATE_WINDOW and begin < end:
+                break
+            output += row.emitted
+            prefill += row.prefill
+            begin = row.started_at
+        if begin >= end:
+            return None, None
+        seconds = (end - begin) / NS
+        return output / seconds, prefill / seconds
+
+    def step_ms_p50(self) -> float | None:
+        """Median duration of the last 60 steps."""
+        spans = sorted((row.ended_at - row.started_at, 1) for row in self.newest(RECENT_STEPS))
+        return _ms(percentile(spans, 0.5))
+
+    def budget_used(self) -> float | None:
+        """Share of the token budget that the last 60 steps used."""
+        rows = self.newest(RECENT_STEPS)
+        budget = sum(row.budget for row in rows)
+        return sum(row.prefill + row.decode for row in rows) / budget if budget else None
+
+
+class Samples:
+    """Latency samples (instant, ns, weight) of the last 30 s before the newest, at most `limit` of them."""
+
+    def __init__(self, limit: int = RING) -> None:
+        self._rows: deque[tuple[int, int, int]] = deque(maxlen=limit)
+
+    def add(self, at: int, value: int, weight: int = 1) -> None:
+        """`weight` samples of `value` ns, taken at `at`."""
+        self._rows.append((at, value, weight))
+
+    def figures(self, now: int) -> tuple[float | None, float | None, int]:
+        """p50 and p95 in ms, and the number of samples, of the 30 s before `now`."""
+        rows = self._rows
+        while rows and rows[0][0] <= now - LATENCY_WINDOW:
+            rows.popleft()
+        samples = sorted((value, weight) for _, value, weight in rows)
+        count = sum(weight for _, weight in samples)
+        return _ms(percentile(samples, 0.5)), _ms(percentile(samples, 0.95)), count
+
+
+def percentile(samples: Sequence[tuple[int, int]], share: float) -> float | None:
+    """The `share` quantile of ascending (value, weight) pairs, each value counted `weight` times; None of nothing."""
+    count = sum(weight for _, weight in samples)
+    if not count:
+        return None
+    rank = share * (count - 1)
+    low = int(rank)
+    lower, upper = _ranked(samples, low), _ranked(samples, min(low + 1, count - 1))
+    return lower + (rank - low) * (upper - lower)
+
+
+def _ranked(samples: Sequence[tuple[int, int]], rank: int) -> int:
+    """The value at 0-based `rank` of the weighted samples, which hold more than `rank`."""
+    for value, weight in samples:
+        rank -= weight
+        if rank < 0:
+            return value
+    raise IndexError(rank)
+
+
+def columns(rows: Sequence[Step], ms: Callable[[int], float]) -> dict[str, object]:
+    """Columnar JSON of steps; `by_reason` holds only reasons that occur in them."""
+    present = [index for index, _ in enumerate(REASONS) if any(_at(row.reasons, index) for row in rows)]
+    return {
+        "seq": [row.seq for row in rows],
+        "step": [row.step for row in rows],
+        "t": [ms(row.ended_at) for row in rows],
+        "ms": [round((row.ended_at - row.started_at) / 1e6, 3) for row in rows],
+        "prefill": [row.prefill for row in rows],
+        "decode": [row.decode for row in rows],
+        "budget": [row.budget for row in rows],
+        "binding": [row.binding for row in rows],
+        "waiting": [sum(row.reasons) for row in rows],
+        "by_reason": {REASONS[index]: [_at(row.reasons, index) for row in rows] for index in present},
+        "running": [row.running for row in rows],
+        "kv_used": [row.kv_used for row in rows],
+        "preempted": [row.preempted for row in rows],
+    }
+
+
+def mean_us(values: Iterable[int]) -> float | None:
+    """Mean of ns values in µs."""
+    kept = list(values)
+    return sum(kept) / len(kept) / 1e3 if kept else None
+
+
+def _at(counts: tuple[int, ...], index: int) -> int:
+    return counts[index] if index < len(counts) else 0
+
+
+def _ms(value: float | None) -> float | None:
+    return None if value is None else value / 1e6

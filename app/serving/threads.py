@@ -1,0 +1,85 @@
+"""Native threads beside the greenlets: a pool for work that would hold the hub, and a way back in.
+
+Knows nothing of what it runs. The process is patched, so `threading.Thread` is a greenlet and `queue.SimpleQueue` blocks only
+the greenlet: whoever needs a true thread (the writer, readers of the database, the tokenizer) takes it from here.
+Invariant: a callable given to `Inbox.post` from any thread runs in a greenlet of the hub, in the order of posting.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import gevent
+from gevent import monkey
+from gevent.hub import get_hub
+from gevent.threadpool import ThreadPool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def spawn(function: Callable[..., object], *args: object) -> None:
+    """Run `function` on a native thread of its own; it ends with the process at the latest."""
+    monkey.get_original("_thread", "start_new_thread")(function, args)
+
+
+def new_lock() -> Any:
+    """A lock that native threads share; never take it in a greenlet for longer than a few instructions."""
+    return monkey.get_original("_thread", "allocate_lock")()
+
+
+def new_queue() -> Any:
+    """An unbounded queue.SimpleQueue that native threads can block on; `put` never blocks, so greenlets may call it."""
+    return monkey.get_original("queue", "SimpleQueue")()
+
+
+class Pool:
+    """A bounded pool of native threads; `run` waits green."""
+
+    def __init__(self, size: int) -> None:
+        self._pool = ThreadPool(size)
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`function(*args)` on a thread of the pool; the calling greenlet sleeps meanwhile; exceptions come back."""
+        result: T = self._pool.apply(function, args, kwargs)
+        return result
+
+    def close(self) -> None:
+        """Wait for what runs and end the threads."""
+        self._pool.kill()
+
+
+class Inbox:
+    """Callables from native threads into the hub's greenlets, through one async watcher."""
+
+    def __init__(self) -> None:
+        self._posted: collections.deque[Callable[[], object]] = collections.deque()
+        self._watcher = get_hub().loop.async_()
+        self._busy = False
+        self._watcher.start(self._wake)
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have `function` called in a greenlet soon; safe from any thread."""
+        self._posted.append(function)
+        self._watcher.send()
+
+    def close(self) -> None:
+        """Stop listening; what is posted later is never run."""
+        self._watcher.stop()
+        self._watcher.close()
+
+    def _wake(self) -> None:
+        if not self._busy:  # one greenlet at a time, else two could overtake each other
+            self._busy = True
+            gevent.spawn(self._drain)
+
+    def _drain(self) -> None:
+        try:
+            while self._posted:
+                self._posted.popleft()()
+        finally:
+            self._busy = False
+            if self._posted:
+                self._wake()

@@ -1,0 +1,190 @@
+"""Settings of the server: one table, from which flags, environment, file and help are made.
+
+Order: flags > environment (BATCHSCOPE_<NAME>) > batchscope.toml > defaults. Knows no scheduler setting by name: those travel
+as `set` pairs and are checked by scheduler.settings. Invariant: a ServerSettings that exists is valid, and every name that
+was given is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+from scheduler.errors import SettingsError
+from scheduler.settings import ModelSettings, SchedulerSettings, parse_pairs
+
+PREFIX = "BATCHSCOPE_"
+CONFIG_FILE = "batchscope.toml"
+
+
+def option(default: Any, help: str, *, choices: tuple[str, ...] = (), metavar: str = "") -> Any:
+    """A field of the table: its default, what it is for, what it may be."""
+    return field(default=default, metadata={"help": help, "choices": choices, "metavar": metavar})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Everything that a server is started with."""
+
+    host: str = option("127.0.0.1", "address to listen on; any but loopback needs --api-key-file")
+    port: int = option(8000, "port to listen on; 0 takes a free one")
+    data_dir: str = option("data", "directory of the database, the model cache and server.json", metavar="DIR")
+    database_url: str = option("", "SQLAlchemy URL; empty: SQLite in the data directory", metavar="URL")
+    model: str = option("", "name of the model; empty: SmolLM2-135M-Instruct, or `simulated` without torch")
+    device: str = option("auto", "where the torch runner computes", choices=("auto", "cpu", "cuda"))
+    dtype: str = option("auto", "number format of the torch runner", choices=("auto", "float32", "bfloat16", "float16"))
+    runner: str = option("torch", "what computes", choices=("torch", "simulated", "null"))
+    hardware: str = option("", "cost model of the simulated runner, as h100-llama-3.1-8b-tp1-bf16", metavar="NAME")
+    threads: int = option(0, "threads of the torch runner; 0: as many as the processor has")
+    seed: int = option(0, "seed of sampling where a request names none")
+    policy: str = option("", "order of admission; the same as --set policy=NAME", metavar="NAME")
+    set: tuple[str, ...] = option((), "a scheduler setting, as max_num_seqs=8; may be repeated", metavar="NAME=VALUE")
+    allow_host: tuple[str, ...] = option((), "another Host that this server answers to; may be repeated", metavar="NAME[:PORT]")
+    api_key_file: str = option("", "file with one `NAME KEY` a line; with it every call needs a key", metavar="FILE")
+    record_text: bool = option(False, "store prompt and output text; without it only lengths and a keyed hash")
+    drain: float = option(30.0, "seconds that running requests get to finish at a stop", metavar="SECONDS")
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            choices, value = spec.metadata["choices"], getattr(self, spec.name)
+            if choices and value not in choices:
+                raise SettingsError(f"--{spec.name} must be one of {', '.join(choices)}, not {value!r}", spec.name)
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"--port must be between 0 and 65535, not {self.port}", "port")
+        if not 0 <= self.drain <= 3600:
+            raise SettingsError(f"--drain must be between 0 and 3600 seconds, not {self.drain}", "drain")
+        if not self.loopback and not self.api_key_file:
+            raise SettingsError(
+                f"refusing to listen on {self.host} without keys: anyone who reaches it could use this machine; "
+                "give --api-key-file FILE, or listen on 127.0.0.1",
+                "host",
+            )
+        SchedulerSettings().change(_for_check(self.scheduler, self.device))
+
+    @property
+    def loopback(self) -> bool:
+        """Does only this machine reach the server?"""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return Path(self.data_dir)
+
+    @property
+    def scheduler(self) -> dict[str, Any]:
+        """The scheduler settings that were asked for; the engine fills in the device's defaults for the others."""
+        changes = parse_pairs(list(self.set))
+        if self.policy:
+            changes["policy"] = self.policy
+        return changes
+
+    @property
+    def model_settings(self) -> ModelSettings:
+        """What computes."""
+        default = ModelSettings().model if self.runner == "torch" else "simulated"
+        return ModelSettings(
+            runner=self.runner,
+            model=self.model or default,
+            device=self.device,
+            dtype=self.dtype,
+            hardware=self.hardware or None,
+            cache_dir=str(self.directory / "models"),
+            threads=self.threads,
+            seed=self.seed,
+        )
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str], directory: Path = Path(".")) -> ServerSettings:
+    """The settings that flags, environment and file give together; raises SettingsError naming what is wrong."""
+    flags = vars(parser().parse_args(argv))
+    named = flags.pop("config")
+    path = Path(named) if named else directory / CONFIG_FILE
+    values = _from_file(path, must_exist=named is not None)
+    values.update(_from_environment(environ))
+    values.update({name: value for name, value in flags.items() if value is not None})
+    return ServerSettings(**{name: _typed(name, value) for name, value in values.items()})
+
+
+def parser(prog: str = "python -m app.serve") -> argparse.ArgumentParser:
+    """The flags; a wrong one is a SettingsError, not an exit."""
+    flags = _Parser(prog=prog, allow_abbrev=False, description="Serve the dashboard and the OpenAI-compatible API.")
+    flags.add_argument("--config", metavar="FILE", default=None, help=f"file of settings (default: {CONFIG_FILE} if there)")
+    for spec in fields(ServerSettings):
+        flag, meta = "--" + spec.name.replace("_", "-"), spec.metadata
+        shown = "" if spec.default in ("", (), False) else f" (default: {spec.default})"
+        if spec.type == "bool":
+            flags.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=meta["help"])
+        elif spec.type == "tuple[str, ...]":
+            flags.add_argument(flag, action="append", default=None, metavar=meta["metavar"], help=meta["help"])
+        else:
+            flags.add_argument(
+                flag, default=None, choices=meta["choices"] or None, metavar=meta["metavar"] or None, help=meta["help"] + shown
+            )
+    return flags
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(message)
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    known = {PREFIX + spec.name.upper(): spec.name for spec in fields(ServerSettings)}
+    given = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+    for name in given:
+        if name not in known:
+            raise SettingsError(f"unknown environment variable {name}; known: {', '.join(sorted(known))}", name)
+    return {known[name]: value for name, value in given.items()}
+
+
+def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    if not path.exists() and not must_exist:
+        return {}
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read {path}: {error}", str(path)) from error
+    known = {spec.name for spec in fields(ServerSettings)}
+    for name in table:
+        if name not in known:
+            raise SettingsError(f"{path}: unknown setting {name!r}; known: {', '.join(sorted(known))}", name)
+    if isinstance(table.get("set"), dict):
+        table["set"] = [f"{name}={_toml_text(value)}" for name, value in table["set"].items()]
+    return table
+
+
+def _typed(name: str, value: Any) -> Any:
+    """`value`, text or TOML, as the field's type; raises SettingsError."""
+    kind = {spec.name: str(spec.type) for spec in fields(ServerSettings)}[name]
+    try:
+        if kind == "tuple[str, ...]":
+            return tuple(value.replace(",", " ").split()) if isinstance(value, str) else tuple(map(str, value))
+        if kind == "bool":
+            return value if isinstance(value, bool) else {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+        if kind in ("int", "float"):
+            return int(value) if kind == "int" else float(value)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise SettingsError(f"{name} must be of type {kind}, not {value!r}", name) from None
+    return str(value)
+
+
+def _toml_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _for_check(changes: dict[str, Any], device: str) -> dict[str, Any]:
+    """`changes` over the widest defaults that the device may turn out to have: what passes here, the engine checks again."""
+    if device == "cpu":
+        return changes
+    return {**{spec.name: spec.metadata["cuda"] for spec in fields(SchedulerSettings) if spec.metadata["cuda"] != 0}, **changes}

@@ -1,0 +1,206 @@
+"""The tables, as SQLAlchemy metadata. Knows no connection, no query and no event.
+
+Instants: `_at` is integer ns of the monotonic clock (comparable within one uptime of the machine), `_wall` integer ns
+since the epoch (a label, and the key that orders rows of different boots). Durations: `_ns` integers as the core
+counted them, `_ms` floats derived from them for filters and sorting. What is undefined is NULL, never 0.
+There are no foreign keys: an event must be storable even when the row it belongs to could not be stored.
+Invariant: one terminal event a sequence (partial unique index), one step a (boot, seq).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import text as sql
+
+from scheduler.metrics import WAIT_REASONS
+
+metadata = MetaData(
+    naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s", "uq": "uq_%(table_name)s"}
+)
+
+WAIT_COLUMNS: tuple[str, ...] = tuple(f"wait_{reason}_ns" for reason in WAIT_REASONS)
+
+
+def _json(name: str) -> Column[object]:
+    """JSON, where Python's None is SQL's NULL."""
+    return Column(name, JSON(none_as_null=True))
+
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", Text),
+    Column("scenario", Text),
+    _json("parameters"),
+    Column("seed", BigInteger),
+    _json("scheduler"),  # the settings the run asked for
+    _json("settings"),  # the settings in effect while it ran
+    Column("target", Text),
+    Column("external", Boolean, nullable=False, default=False),  # started by somebody else's load generator
+    Column("foreign_target", Boolean, nullable=False, default=False),  # aimed at another server: there are no server rows
+    _json("versions"),
+    Column("status", String(16), nullable=False),
+    Column("verdict", String(24)),
+    Column("verdict_reason", Text),
+    Column("error", Text),
+    Column("created_wall", BigInteger, nullable=False),
+    Column("started_wall", BigInteger),
+    Column("ended_wall", BigInteger),
+    Column("duration_s", Float),  # as planned
+    Column("processes", Integer),
+    Column("generator_cpu_high", Boolean),  # the generator's own warning that its core was full
+    _json("progress"),  # the last progress line of the generator
+    _json("report"),  # the report as computed at the end
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("run", String(64)),
+    Column("client_request_id", Text),
+    Column("endpoint", String(64), nullable=False),
+    Column("stream", Boolean, nullable=False, default=False),
+    Column("model", Text),
+    Column("tenant", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("policy", String(64)),
+    Column("boot", Integer),
+    Column("number", BigInteger),
+    Column("sequences", Integer, nullable=False, default=1),
+    Column("state", String(16), nullable=False),
+    Column("finish", String(16)),
+    Column("detail", Text),
+    Column("status_code", Integer),
+    Column("received_at", BigInteger, nullable=False),
+    Column("received_wall", BigInteger, nullable=False),
+    Column("scheduled_at", BigInteger),
+    Column("first_token_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("prompt_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("max_tokens", Integer),
+    *[Column(name, BigInteger) for name in WAIT_COLUMNS],
+    Column("prefill_ns", BigInteger),
+    Column("decode_ns", BigInteger),
+    Column("stalled_ns", BigInteger),
+    Column("preempted_ns", BigInteger),
+    Column("queue_ms", Float),
+    Column("ttft_ms", Float),
+    Column("tpot_ms", Float),
+    Column("e2e_ms", Float),
+    Column("top_wait", String(16)),
+    Column("preemptions", Integer),
+    Column("prompt_hash", String(64)),
+    Column("deadline_ms", Float),
+    Column("timeout_ms", Float),
+    _json("ignored_fields"),
+    Column("prompt_text", Text),
+    Column("output_text", Text),
+    Index(None, "received_wall", "id"),
+    Index(None, "run", "received_wall", "id"),
+    Index(None, "run", "ttft_ms", "id"),
+    Index(None, "run", "e2e_ms", "id"),
+    Index(None, "run", "client_request_id"),
+    Index(None, "state"),
+    Index(None, "boot", "number"),
+)
+
+request_events = Table(
+    "request_events",
+    metadata,
+    Column("boot", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("request_id", String(64), nullable=False),
+    Column("sequence_id", String(80), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("terminal", Boolean, nullable=False),
+    _json("data"),
+    Index(None, "request_id"),
+    Index(
+        "uq_request_events_terminal",
+        "sequence_id",
+        unique=True,
+        sqlite_where=sql("terminal"),
+        postgresql_where=sql("terminal"),
+    ),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("boot", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("step", BigInteger, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("ended_wall", BigInteger, nullable=False),
+    Column("token_budget", Integer, nullable=False),
+    Column("prefill_tokens", Integer, nullable=False),
+    Column("decode_tokens", Integer, nullable=False),
+    Column("binding", String(16), nullable=False),
+    Column("waiting", Integer, nullable=False),
+    _json("waiting_by_reason"),  # only reasons present
+    Column("running", Integer, nullable=False),
+    Column("preempted", Integer, nullable=False),
+    Column("blocks_free", Integer, nullable=False),
+    Column("host_late_ns", BigInteger, nullable=False, default=0),
+    Column("slices", LargeBinary, nullable=False),  # packing.pack_slices
+    Index(None, "ended_wall"),
+)
+
+client_requests = Table(
+    "client_requests",
+    metadata,
+    Column("run", String(64), primary_key=True),
+    Column("client_request_id", String(200), primary_key=True),
+    Column("n", BigInteger),
+    Column("tenant", Text),
+    Column("kind", Text),
+    Column("due_ms", Float),
+    Column("sent_ms", Float),
+    Column("first_ms", Float),
+    Column("last_ms", Float),
+    Column("end_ms", Float),
+    Column("status", String(16), nullable=False),
+    Column("http", Integer),
+    Column("error", Text),
+    Column("prompt_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("estimated", Boolean),
+    Column("gaps", LargeBinary),  # packing.pack_gaps
+    Column("server_id", String(64)),
+    Column("attempts", Integer),
+)
+
+settings_changes = Table(
+    "settings_changes",
+    metadata,
+    Column("boot", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("wall", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    _json("changes"),
+    Index(None, "wall"),
+)
+
+boots = Table(
+    "boots",
+    metadata,
+    Column("boot", Integer, primary_key=True, autoincrement=False),
+    Column("wall", BigInteger, nullable=False),
+    Column("mono", BigInteger, nullable=False),
+    _json("settings"),
+    Column("blocks_total", Integer),
+    Column("block_size", Integer),
+    Column("runner", String(16), nullable=False),  # "web" for a life of the web process, which authors events of its own
+    Column("hardware", Text),
+    Column("model", Text),
+    Column("web_pid", Integer),
+    Column("created", BigInteger, nullable=False),
+)

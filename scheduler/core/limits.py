@@ -1,0 +1,53 @@
+"""Limits: what the core needs to know of the settings. A protocol, since the core may not import the settings."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Limits(Protocol):
+    """The scheduler settings that the mechanism reads; scheduler.settings.SchedulerSettings satisfies it."""
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Most requests running at once (slots)."""
+
+    @property
+    def max_num_batched_tokens(self) -> int:
+        """Token budget of a step."""
+
+    @property
+    def max_model_len(self) -> int:
+        """Most tokens of a sequence, prompt and output."""
+
+    @property
+    def enable_chunked_prefill(self) -> bool:
+        """May a prompt be computed over several steps?"""
+
+    @property
+    def long_prefill_token_threshold(self) -> int:
+        """Most prefill tokens of one request in a step; 0 is no cap."""
+
+    @property
+    def batching(self) -> str:
+        """ "continuous" or "static"."""
+
+    @property
+    def allocation(self) -> str:
+        """ "on_demand" or "reserve"."""
+
+    @property
+    def watermark(self) -> float:
+        """Share of the KV blocks kept free at admission."""
+
+    @property
+    def enable_prefix_caching(self) -> bool:
+        """Are full blocks shared by hash?"""
+
+    @property
+    def max_num_queued_reqs(self) -> int:
+        """Most waiting requests."""
+
+    @property
+    def max_num_queued_tokens(self) -> int:
+        """Most waiting prompt tokens; 0 is off."""

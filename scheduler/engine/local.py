@@ -1,0 +1,113 @@
+"""LocalEngine: EngineClient's interface with the loop on a thread of this process, for tests of what is around it.
+
+Messages still pass through the codec, so what works here works on the pair.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.engine.build import light_runner
+from scheduler.engine.client import Replies
+from scheduler.engine.messages import Abort, Hello, Hold, Message, Patch, Reply, Shutdown, Submit, Unframer, frame
+from scheduler.engine.service import EngineService
+from scheduler.errors import EngineGone
+from scheduler.runners.base import Runner
+from scheduler.settings import ModelSettings
+
+
+class LocalEngine:
+    """An engine life on a thread; `make_runner` defaults to the torch-free runners."""
+
+    def __init__(
+        self,
+        on_message: Callable[[Any], None],
+        on_gone: Callable[[], None],
+        make_runner: Callable[[ModelSettings], Runner] = light_runner,
+    ) -> None:
+        self._on_message = on_message
+        self._on_gone = on_gone
+        self._make_runner = make_runner
+        self._replies = Replies()
+        self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._to_web = Unframer(to_engine=False)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """This process: there is no other."""
+        return os.getpid()
+
+    @property
+    def alive(self) -> bool:
+        """The thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, hello: Hello) -> None:
+        """Build the loop in the calling thread (errors are raised here), then step on another."""
+        model = ModelSettings(**hello.model)
+        service = EngineService(self._put)
+        service.start(hello, model, self._make_runner(model))
+        self._thread = threading.Thread(target=self._serve, args=(service,), name="local-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, message: Submit) -> None:
+        """Send one sequence."""
+        self._send(message)
+
+    def abort(self, ids: list[str], detail: str) -> None:
+        """End sequences."""
+        self._send(Abort(ids, detail))
+
+    def patch(self, changes: dict[str, Any], expected: int | None = None, timeout: float = 5.0) -> Reply:
+        """Change settings."""
+        return self._replies.ask(lambda token: self._send(Patch(token, changes, expected)), timeout)
+
+    def hold(self, what: str, timeout: float = 5.0) -> Reply:
+        """ "pause", "step" or "resume"."""
+        return self._replies.ask(lambda token: self._send(Hold(token, what)), timeout)
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Ask the loop to end and wait for it."""
+        if self.alive:
+            self._send(Shutdown())
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def kill(self) -> None:
+        """End without a word, as a crash would."""
+        self._commands.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _send(self, message: Message) -> None:
+        if not self.alive:
+            raise EngineGone("the engine is not running")
+        self._commands.put(frame(message))
+
+    def _put(self, message: Message) -> None:
+        for received in self._to_web.feed(frame(message)):
+            if isinstance(received, Reply):
+                self._replies.take(received)
+            else:
+                self._on_message(received)
+
+    def _serve(self, service: EngineService) -> None:
+        to_engine = Unframer(to_engine=True)
+        try:
+            while not service.stopping:
+                while service.idle or not self._commands.empty():
+                    if (data := self._commands.get()) is None:
+                        return
+                    for message in to_engine.feed(data):
+                        service.handle(message)
+                    if service.stopping:
+                        return
+                service.step()
+        finally:
+            self._replies.fail()
+            self._on_gone()

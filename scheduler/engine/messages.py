@@ -1,0 +1,237 @@
+"""The wire between web and engine, whole: every message, and the codec. Knows no socket and no scheduler.
+
+Frames are a 4-byte big-endian length and a msgpack array `[tag, fields…]`, schema-checked on arrival by msgspec.
+The first message of each side carries PROTOCOL; another version is a ProtocolError. Core events travel as
+`[kind, fields…]`, kind being the index in core.events.EVENT_TYPES.
+Invariant: decode(encode(m)) == m for every message; nothing here can execute what it reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from scheduler.core.events import EVENT_TYPES, Event, Parts
+from scheduler.core.request import FinishReason, SamplingParams, WaitReason
+from scheduler.errors import ProtocolError
+
+PROTOCOL = 1
+MAX_FRAME = 16 << 20
+_HEADER = struct.Struct(">I")
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Base of all messages."""
+
+
+# ---- web → engine
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    """The first message: the engine's number of life and all that it needs to start."""
+
+    protocol: int
+    boot: int
+    scheduler: dict[str, Any]
+    model: dict[str, Any]
+    version: int = 1
+
+
+class Submit(Message, frozen=True, tag="submit"):
+    """One sequence. prompt: token ids as little-endian uint32; times integer monotonic ns; see core.request.Request."""
+
+    id: str
+    prompt: bytes
+    params: SamplingParams
+    received_at: int
+    tenant: str = "default"
+    kind: str = "interactive"
+    priority: int = 0
+    deadline_at: int | None = None
+    timeout_at: int | None = None
+    expected_output_tokens: int | None = None
+    run: str | None = None
+    resubmitted: bool = False
+
+
+class Abort(Message, frozen=True, tag="abort"):
+    """End these sequences as `abort` with `detail`; unknown ids are ignored."""
+
+    ids: list[str]
+    detail: str
+
+
+class Patch(Message, frozen=True, tag="patch"):
+    """Change settings between two steps; answered by Reply(token). `expected`: the version the caller saw, or None."""
+
+    token: int
+    changes: dict[str, Any]
+    expected: int | None = None
+
+
+class Hold(Message, frozen=True, tag="hold"):
+    """ "pause" stops stepping, "step" runs one step while paused, "resume" goes on; answered by Reply(token)."""
+
+    token: int
+    what: str
+
+
+class Shutdown(Message, frozen=True, tag="shutdown"):
+    """Stop after the current step; what is unfinished ends as `abort: shutdown`."""
+
+
+# ---- engine → web
+
+
+class Loading(Message, frozen=True, tag="loading"):
+    """Start-up goes on: a sentence for people; done and total bytes where known, else 0."""
+
+    text: str
+    done: int = 0
+    total: int = 0
+
+
+class Ready(Message, frozen=True, tag="ready"):
+    """The engine serves. settings as in effect (defaults of the device filled in); capacity as Runner.capacity()."""
+
+    protocol: int
+    boot: int
+    pid: int
+    settings: dict[str, Any]
+    version: int
+    capacity: dict[str, Any]
+
+
+class Failed(Message, frozen=True, tag="failed"):
+    """The engine cannot go on; `param` names the setting or file at fault."""
+
+    message: str
+    param: str | None = None
+
+
+class Events(Message, frozen=True, tag="events"):
+    """Core events outside a step: queued, rejected, aborted, settings."""
+
+    events: list[list[Any]]
+
+
+class StepDone(Message, frozen=True, tag="step"):
+    """All of one step: its events in order, and the text that it made.
+
+    numbers and texts are aligned: one piece of output text for each request that emitted a token ("" while held back).
+    observe_ns: what recording and sending cost the engine in the step before this one.
+    """
+
+    events: list[list[Any]]
+    numbers: list[int]
+    texts: list[str]
+    observe_ns: int = 0
+    host_late_ns: int = 0
+
+
+class Reply(Message, frozen=True, tag="reply"):
+    """The answer to Patch and Hold. error: None, or "conflict", "invalid"."""
+
+    token: int
+    version: int
+    settings: dict[str, Any]
+    paused: bool
+    error: str | None = None
+    message: str = ""
+    param: str | None = None
+
+
+ToEngine = Hello | Submit | Abort | Patch | Hold | Shutdown
+ToWeb = Loading | Ready | Failed | Events | StepDone | Reply
+
+_encoder = msgspec.msgpack.Encoder()
+_to_engine = msgspec.msgpack.Decoder(ToEngine)
+_to_web = msgspec.msgpack.Decoder(ToWeb)
+
+
+def frame(message: Message) -> bytes:
+    """The message with its length before it; raises ProtocolError above MAX_FRAME."""
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME:
+        raise ProtocolError(f"message of {len(body)} bytes is over the frame limit of {MAX_FRAME}")
+    return _HEADER.pack(len(body)) + body
+
+
+class Unframer:
+    """Bytes in, messages out: keeps what is incomplete. `to_engine` picks the direction that is read."""
+
+    def __init__(self, *, to_engine: bool) -> None:
+        self._decoder: msgspec.msgpack.Decoder[Any] = _to_engine if to_engine else _to_web
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The messages that `data` completes; raises ProtocolError on a frame that breaks the schema or the limit."""
+        buffer, messages, start = self._buffer, [], 0
+        buffer += data
+        while len(buffer) - start >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(buffer, start)
+            if length > MAX_FRAME:
+                raise ProtocolError(f"frame of {length} bytes is over the limit of {MAX_FRAME}")
+            end = start + _HEADER.size + length
+            if len(buffer) < end:
+                break
+            messages.append(self._decode(bytes(buffer[start + _HEADER.size : end])))
+            start = end
+        del buffer[:start]
+        return messages
+
+    def _decode(self, body: bytes) -> Any:
+        try:
+            return self._decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"cannot read a message: {error}") from error
+
+
+# ---- core events as lists
+
+_KIND = {kind: index for index, kind in enumerate(EVENT_TYPES)}
+_NAMES = tuple(tuple(spec.name for spec in fields(kind)) for kind in EVENT_TYPES)
+
+
+def pack_event(event: Event) -> list[Any]:
+    """[kind, fields…]; enums become their values on the wire."""
+    kind = _KIND[type(event)]
+    return [kind, *[getattr(event, name) for name in _NAMES[kind]]]
+
+
+def unpack_event(row: list[Any]) -> Event:
+    """The event again; raises ProtocolError when the row does not fit."""
+    try:
+        kind = EVENT_TYPES[row[0]]
+        values = dict(zip(_NAMES[row[0]], row[1:], strict=True))
+        for name, make in _REVIVE.items():
+            if name in values and values[name] is not None:
+                values[name] = make(values[name])
+        return kind(**values)
+    except (IndexError, ValueError, TypeError) as error:
+        raise ProtocolError(f"cannot read an event: {error}") from error
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _pairs(value: Any) -> tuple[tuple[str, object], ...]:
+    return tuple((name, item) for name, item in value)
+
+
+_REVIVE = {
+    "reason": FinishReason,
+    "cause": WaitReason,
+    "binding": WaitReason,
+    "parts": lambda value: Parts(*_tuples(value)),
+    "waiting_by_reason": tuple,
+    "decodes": tuple,
+    "chunks": _tuples,
+    "failed": tuple,
+    "settings": _pairs,
+    "changes": _pairs,
+}

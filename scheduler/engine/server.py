@@ -1,0 +1,101 @@
+"""The engine process: `python -m scheduler.engine.server FD`. Owns one end of the pair and nothing else.
+
+Life: read Hello, load the model (saying how far it is), say Ready, then step and obey until the pair closes.
+Invariant: when the other side is gone, so is this process; it never outlives the web process.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+import sys
+import traceback
+from collections import deque
+from typing import Any
+
+from scheduler.engine.build import light_runner
+from scheduler.engine.messages import Failed, Hello, Loading
+from scheduler.engine.pair import Pair
+from scheduler.engine.service import EngineService
+from scheduler.errors import BatchscopeError, EngineGone, ProtocolError
+from scheduler.runners.base import Runner
+from scheduler.settings import ModelSettings
+
+EXIT_GONE = 0
+EXIT_FAILED = 1
+_NOTHING_RAN_S = 0.05
+
+
+def make_runner(model: ModelSettings, pair: Pair) -> Runner:
+    """The runner that the settings name; torch is imported here and nowhere earlier."""
+    if model.runner != "torch":
+        return light_runner(model)
+    from scheduler.runners.torch_runner.runner import TorchRunner
+
+    return TorchRunner(model, lambda text, done, total: pair.put(Loading(text, done, total)))
+
+
+def first_message(pair: Pair) -> tuple[Hello, deque[Any]]:
+    """Hello, and whatever came behind it."""
+    messages: deque[Any] = deque()
+    while not messages:
+        messages.extend(pair.read(None))
+    hello = messages.popleft()
+    if not isinstance(hello, Hello):
+        raise ProtocolError(f"expected Hello, got {type(hello).__name__}")
+    return hello, messages
+
+
+def serve(pair: Pair, service: EngineService, early: deque[Any]) -> None:
+    """Obey and step until told to stop; raises EngineGone when the other side is."""
+    for message in early:
+        service.handle(message)
+    collected = False
+    ran = True
+    while not service.stopping:
+        blocked = service.idle or pair.full
+        if service.idle and not collected:
+            gc.collect()
+            collected = True
+        for message in pair.read(None if blocked else 0 if ran else _NOTHING_RAN_S):
+            service.handle(message)
+        if not pair.full and not service.idle:
+            ran = service.step()
+            collected = False
+        else:
+            ran = True
+    pair.drain(1.0)
+
+
+def run(pair: Pair) -> int:
+    """One life; the exit code."""
+    hello, early = first_message(pair)
+    model = ModelSettings(**hello.model)
+    service = EngineService(pair.put)
+    service.start(hello, model, make_runner(model, pair))
+    gc.collect()
+    gc.freeze()
+    serve(pair, service, early)
+    return EXIT_GONE
+
+
+def main() -> int:
+    """Run on the inherited descriptor; what goes wrong is told on the pair and on stderr."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the web process's to handle: it drains, then closes the pair
+    pair = Pair(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        return run(pair)
+    except EngineGone:
+        return EXIT_GONE
+    except BatchscopeError as error:
+        pair.put(Failed(error.message, error.param))
+    except Exception as error:
+        traceback.print_exc()
+        pair.put(Failed(f"{type(error).__name__}: {error}"))
+    pair.drain(1.0)
+    return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
