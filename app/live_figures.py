@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from scheduler.core.request import WaitReason
+from scheduler.metrics import WAIT_REASONS
 
-REASONS = tuple(reason.name.lower() for reason in WaitReason)
 RING = 6_000
 NS = 1_000_000_000
 RATE_WINDOW = 2 * NS
@@ -145,7 +144,7 @@ def _ranked(samples: Sequence[tuple[int, int]], rank: int) -> int:
 
 def columns(rows: Sequence[Step], ms: Callable[[int], float]) -> dict[str, object]:
     """Columnar JSON of steps; `by_reason` holds only reasons that occur in them."""
-    present = [index for index, _ in enumerate(REASONS) if any(_at(row.reasons, index) for row in rows)]
+    present = [index for index, _ in enumerate(WAIT_REASONS) if any(_at(row.reasons, index) for row in rows)]
     return {
         "seq": [row.seq for row in rows],
         "step": [row.step for row in rows],
@@ -156,7 +155,7 @@ def columns(rows: Sequence[Step], ms: Callable[[int], float]) -> dict[str, objec
         "budget": [row.budget for row in rows],
         "binding": [row.binding for row in rows],
         "waiting": [sum(row.reasons) for row in rows],
-        "by_reason": {REASONS[index]: [_at(row.reasons, index) for row in rows] for index in present},
+        "by_reason": {WAIT_REASONS[index]: [_at(row.reasons, index) for row in rows] for index in present},
         "running": [row.running for row in rows],
         "kv_used": [row.kv_used for row in rows],
         "preempted": [row.preempted for row in rows],

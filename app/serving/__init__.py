@@ -1,1 +1,1 @@
-"""Sockets and greenlets: the HTTP handler, token streams, native threads. With serve and wiring, the only rooms that know gevent."""
+"""Sockets and greenlets: handler, token streams, native threads. Beside serve and wiring, the only rooms that know gevent."""

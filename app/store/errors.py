@@ -1,10 +1,10 @@
 """The errors of the records.
 
-    StoreError          (a BatchscopeError)
-    ├── QueryError      a filter, sort key, cursor or limit is wrong; `param` names it
-    ├── StoreBusy       the backlog is over its bound, or the writer is closed: nothing more is accepted
-    ├── StoreFailed     the database refused a write twice; the first cause is chained
-    └── SchemaError     the database belongs to another version of the code
+StoreError          (a BatchscopeError)
+├── QueryError      a filter, sort key, cursor or limit is wrong; `param` names it
+├── StoreBusy       the backlog is over its bound, or the writer is closed: nothing more is accepted
+├── StoreFailed     the database refused a write twice; the first cause is chained
+└── SchemaError     the database belongs to another version of the code
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ from scheduler.core.events import SliceRow
 _PLAIN, _DEFLATED = b"\0", b"\1"
 
 
-def pack_slices(
-    decodes: Sequence[int], chunks: Sequence[tuple[int, int, int]], failed: Sequence[int] = ()
-) -> bytes:
+def pack_slices(decodes: Sequence[int], chunks: Sequence[tuple[int, int, int]], failed: Sequence[int] = ()) -> bytes:
     """The slices of a StepCompleted; numbers must be unique within each group."""
     ordered = sorted(chunks)
     tails = [tokens << 1 | emitted for _, tokens, emitted in ordered]

@@ -39,6 +39,12 @@ class StopMatcher:
         self.held = text[kept:]
         return text[:kept], None
 
+    def release(self) -> str:
+        """The text ended: what was held back is no stop after all."""
+        held, self.held = self.held, ""
+        self._matched = [0] * len(self._stops)
+        return held
+
     def _step(self, character: str) -> str | None:
         found = None
         for index, stop in enumerate(self._stops):
@@ -74,7 +80,7 @@ class TextStream:
             return text, None
         piece, self._stop = self._matcher.feed(text)
         if final and self._stop is None:
-            piece += self._release()
+            piece += self._matcher.release()
         return piece, self._stop
 
     def flush(self) -> str:
@@ -82,11 +88,7 @@ class TextStream:
         if self._stop is not None:
             return ""
         piece, self._stop = self._matcher.feed(self._characters(b"", True))
-        return piece if self._stop is not None else piece + self._release()
-
-    def _release(self) -> str:
-        held, self._matcher.held = self._matcher.held, ""
-        return held
+        return piece if self._stop is not None else piece + self._matcher.release()
 
     def _token(self, token_id: int) -> bytes:
         # Models pad their vocabulary: ids beyond the tokenizer's can be sampled and have no text.

@@ -18,9 +18,14 @@ class Tokenizer(Protocol):
     strip_first   the first output character is dropped if it is a space (SentencePiece's dummy prefix)
     """
 
-    special: Mapping[str, int]
-    token_bytes: Sequence[bytes]
-    strip_first: bool
+    @property
+    def special(self) -> Mapping[str, int]: ...
+
+    @property
+    def token_bytes(self) -> Sequence[bytes]: ...
+
+    @property
+    def strip_first(self) -> bool: ...
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`; special tokens in it are ordinary text."""

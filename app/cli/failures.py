@@ -1,0 +1,14 @@
+"""What a command can end with, other than well: a sentence for people and an exit code."""
+
+from __future__ import annotations
+
+OK, FAILED, USAGE = 0, 1, 2
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked; `code` is the exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code

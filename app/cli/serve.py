@@ -1,0 +1,44 @@
+"""`batchscope serve`: becomes `python -m app.serve`, so that nothing was imported before its first line patches.
+
+Knows the server's flags only through app.settings. `--check` says what flags, environment and file come to, and stops.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from typing import NoReturn
+
+from app.cli.failures import OK
+from app.cli.server import API_KEY
+from app.cli.terminal import pairs, print_json
+from app.settings import load, parser
+
+HELP = "serve the dashboard and the OpenAI-compatible API"
+
+
+def serve(argv: list[str]) -> int:
+    """Replace this process by the server; returns only for --help and --check."""
+    environ = {name: value for name, value in os.environ.items() if name != API_KEY}
+    if "-h" in argv or "--help" in argv:
+        print(parser("batchscope serve").format_help().rstrip())
+        print("  --check               say what flags, environment and file come to, and stop; --json prints it as JSON")
+        return OK
+    if "--check" in argv:
+        return _check([word for word in argv if word not in ("--check", "--json")], environ, as_json="--json" in argv)
+    _become(argv, environ)
+
+
+def _become(argv: list[str], environ: dict[str, str]) -> NoReturn:
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", "app.serve", *argv], environ)
+
+
+def _check(argv: list[str], environ: dict[str, str], *, as_json: bool) -> int:
+    settings = asdict(load(argv, environ))
+    if as_json:
+        print_json(settings)
+    else:
+        print(pairs(settings))
+    return OK

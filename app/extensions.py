@@ -1,0 +1,64 @@
+"""What views reach: the Socket.IO object, and the parts of the running server. Holds, starts and decides nothing.
+
+Invariant: `parts()` inside a request is the Parts that create_app was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from flask import current_app
+from flask_socketio import SocketIO
+
+from app.acceptance import Acceptance
+from app.counters import Counters
+from app.event_feed import EventFeed
+from app.serving.in_flight import InFlight
+from app.settings import ServerSettings
+from app.store.writer import Writer
+from app.supervisor.engine_life import EngineLife
+from app.supervisor.load_runs import LoadRuns
+from scheduler.text.bundle import Text
+
+socketio = SocketIO()
+
+
+class Snapshots(Protocol):
+    """The live state, as /api/live shows it."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The running server.
+
+    read(function, *args)        function(connection, *args) on a native reader thread, in a read-only transaction
+    run_native(function, *args)  the same without a connection, for work that would hold the hub
+    job(work)                    work(connection) on the writer's thread, in a transaction; waits for its result
+    text()                       the tokenizer; None until the engine is ready
+    draining()                   the server is stopping: no new work
+    """
+
+    settings: ServerSettings
+    version: str
+    engine: EngineLife
+    in_flight: InFlight
+    acceptance: Acceptance
+    writer: Writer
+    feed: EventFeed
+    counters: Counters
+    live: Snapshots
+    load_runs: LoadRuns
+    read: Callable[..., Any]
+    run_native: Callable[..., Any]
+    job: Callable[..., Any]
+    text: Callable[[], Text | None]
+    draining: Callable[[], bool]
+
+
+def parts() -> Parts:
+    """The parts of the application that serves the current request."""
+    return cast(Parts, current_app.extensions["batchscope"])

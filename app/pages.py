@@ -1,0 +1,77 @@
+"""The pages: empty frames that the scripts fill through the API and the websocket. Knows no engine, no table, no figure."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, redirect, render_template, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+pages = Blueprint("pages", __name__)
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+NAV = (("live", "Live"), ("load", "Load"), ("runs", "Runs"), ("requests", "Requests"), ("policy", "Policy"))
+
+
+@pages.context_processor
+def navigation() -> dict[str, object]:
+    """The entries of the header: (endpoint, label)."""
+    return {"nav": NAV}
+
+
+@pages.after_request
+def forbid_inline(response: Response) -> Response:
+    """No script or style but our own files; a stored prompt or name can never run."""
+    response.headers.setdefault("Content-Security-Policy", CSP)
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Referrer-Policy", "same-origin")
+    return response
+
+
+@pages.get("/")
+def live() -> str:
+    """The live page."""
+    return render_template("live.html", page="live", title="Live")
+
+
+@pages.get("/load")
+def load() -> str:
+    """Start a scenario, watch it, stop it."""
+    return render_template("load.html", page="load", title="Load")
+
+
+@pages.get("/runs")
+def runs() -> str:
+    """All load runs."""
+    return render_template("runs.html", page="runs", title="Runs")
+
+
+@pages.get("/runs/<run_id>")
+def run(run_id: str) -> str:
+    """The report of one load run."""
+    return render_template("run.html", page="runs", title="Run report", subject=run_id)
+
+
+@pages.get("/requests")
+def requests() -> str:
+    """The records, filtered by the URL."""
+    return render_template("requests.html", page="requests", title="Requests")
+
+
+@pages.get("/requests/<request_id>")
+def request_detail(request_id: str) -> AnyResponse | str:
+    """One lifecycle. A sequence (`id/0`) is shown on the page of its request."""
+    return render_template("request.html", page="requests", title="Request", subject=request_id)
+
+
+@pages.get("/requests/<request_id>/<int:sequence>")
+def sequence_detail(request_id: str, sequence: int) -> AnyResponse:
+    """A link to a sequence leads to its request."""
+    return redirect(url_for("pages.request_detail", request_id=request_id, sequence=sequence))
+
+
+@pages.get("/policy")
+def policy() -> str:
+    """The settings, live, and the catalog of policies."""
+    return render_template("policy.html", page="policy", title="Policy")

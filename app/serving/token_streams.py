@@ -1,0 +1,166 @@
+"""TokenStream: the bytes of one answer on its way to one socket. Knows no token, no JSON and no engine.
+
+pending  what is pushed only accumulates: status line and headers have not left
+open     the dispatcher's push writes straight to the socket, without a greenlet switch; what the socket does not take is
+         kept and drained by the stream's own greenlet when there is room
+ended    nothing more will be pushed; the greenlet leaves once everything is out
+The greenlet that owns the stream sleeps in `wait` or `body`; push, end and wake are called by others and never block.
+Invariant: bytes leave in the order of pushing, none before the headers; once `lost` is set, none leaves at all.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from gevent.hub import get_hub
+
+from app.serving.handler import Watcher
+
+MAX_BEHIND_BYTES = 256 << 10
+MAX_BEHIND_S = 30.0
+SEND_BUFFER = 128 << 10
+WRITABLE = 2
+_PIECE = 1 << 16
+
+
+class TokenStream:
+    """One client. `chunked`: frame what is pushed as HTTP/1.1 chunks. `lost`: why the client will not get the rest."""
+
+    def __init__(self, sock: Any, *, chunked: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self.lost: str | None = None
+        self.ended = False
+        self._raw = sock._sock
+        self._chunked = chunked
+        self._clock = clock
+        self._open = False
+        self._buffer = bytearray()
+        self._behind_since = 0.0
+        self._wake = Event()
+        self._watcher = Watcher(sock, self._wake.set)
+
+    # ---- called by the dispatcher
+
+    def push(self, data: bytes) -> None:
+        """Send `data`, now or as soon as may be."""
+        if self.lost is not None:
+            return
+        if self._chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self._open and not self._buffer:
+            sent = self._send(data)
+            if sent == len(data) or self.lost is not None:
+                return
+            data = data[sent:]
+            self._behind_since = self._clock()
+        self._buffer += data
+        if self._open:
+            self._check_behind()
+            self._wake.set()
+
+    def end(self) -> None:
+        """Nothing more will be pushed."""
+        self.ended = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Have the owner look again at what it waits for."""
+        self._wake.set()
+
+    # ---- called by the owner
+
+    def wait(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Sleep until `done()`; False when the client left or `timeout` seconds passed before."""
+        with gevent.Timeout(timeout, False):
+            while not done():
+                self._look()
+                if self.lost is not None:
+                    return False
+                self._wake.wait()
+                self._wake.clear()
+            return True
+        return False
+
+    def body(self, flush_headers: Callable[[], None], on_lost: Callable[[str], None]) -> Iterator[bytes]:
+        """The WSGI body: sends the headers, then lets the dispatcher write; yields nothing itself."""
+        try:
+            try:
+                flush_headers()
+                self._begin()
+                self._drain_until_ended()
+            except OSError:
+                self.lost = self.lost or "client_gone"
+            if self.lost is not None:  # no last chunk: the client must not take this for a whole answer
+                raise ConnectionAbortedError(self.lost)
+            yield from ()
+        except GeneratorExit:
+            self.lost = self.lost or "client_gone"
+            raise
+        finally:
+            self.close()
+            if self.lost is not None:
+                on_lost(self.lost)
+
+    def close(self) -> None:
+        """Stop watching the socket."""
+        self._watcher.stop()
+
+    # ---- inside
+
+    def _begin(self) -> None:
+        self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # else the kernel hides megabytes from our bound
+        self._open = True
+        self._behind_since = self._clock()
+
+    def _drain_until_ended(self) -> None:
+        room = get_hub().loop.io(self._raw.fileno(), WRITABLE)
+        try:
+            while True:
+                self._look()
+                self._drain()
+                if self.lost is not None or (self.ended and not self._buffer):
+                    return
+                if self._buffer:
+                    self._check_behind()
+                    room.start(self._wake.set)
+                self._wake.wait(MAX_BEHIND_S / 4 if self._buffer else None)
+                self._wake.clear()
+                room.stop()
+        finally:
+            room.stop()
+            room.close()
+
+    def _drain(self) -> None:
+        while self._buffer and self.lost is None:
+            sent = self._send(bytes(self._buffer[:_PIECE]))
+            if not sent:
+                return
+            del self._buffer[:sent]
+
+    def _send(self, data: bytes) -> int:
+        try:
+            sent: int = self._raw.send(data)
+            return sent
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._lose("client_gone")
+            return 0
+
+    def _look(self) -> None:
+        if self.lost is None and self._watcher.gone():
+            self._lose("client_gone")
+
+    def _check_behind(self) -> None:
+        if len(self._buffer) > MAX_BEHIND_BYTES or self._clock() - self._behind_since > MAX_BEHIND_S:
+            self._lose("slow_client")
+
+    def _lose(self, why: str) -> None:
+        if self.lost is None:
+            self.lost = why
+            self._buffer.clear()
+            self._wake.set()

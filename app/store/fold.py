@@ -1,0 +1,260 @@
+"""Events in, rows out: the writer's memory of what is open, and the batch of changes that a transaction will hold.
+
+Knows no connection. It is called by the writer's thread alone, once for each item in the order of arrival; a batch is
+made of absolute values, so that writing it a second time (after a commit whose outcome is unknown) changes nothing.
+Invariant: exactly one terminal event row for each sequence of an accepted request, whoever authored it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from app.store.accepted import AcceptedRow, Amend, WebEnd
+from app.store.open_request import Ending, OpenRequest
+from app.store.packing import pack_slices
+from scheduler.core.events import (
+    EVENT_TYPES,
+    EngineStarted,
+    Event,
+    FirstToken,
+    RequestFinished,
+    RequestParked,
+    RequestPreempted,
+    RequestQueued,
+    RequestScheduled,
+    RequestUnparked,
+    SettingsChanged,
+    StepCompleted,
+)
+from scheduler.metrics import WAIT_REASONS
+
+Row = dict[str, Any]
+Numbered = RequestScheduled | RequestParked | RequestUnparked | RequestPreempted | FirstToken
+
+
+@dataclass(slots=True)
+class Batch:
+    """What the next transaction writes, by table; `updates`: id → columns of `requests`."""
+
+    events: list[Row] = field(default_factory=list)
+    terminals: list[Row] = field(default_factory=list)
+    steps: list[Row] = field(default_factory=list)
+    settings: list[Row] = field(default_factory=list)
+    boots: list[Row] = field(default_factory=list)
+    updates: dict[str, Row] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(len(getattr(self, spec.name)) for spec in fields(self))
+
+
+class Fold:
+    """The open requests and the clock pairs of the boots; `batch` collects until the writer takes it."""
+
+    def __init__(self, web_boot: int, wall: int, mono: int, web_pid: int) -> None:
+        self.web_boot = web_boot
+        self.batch = Batch()
+        self.orphans = 0  # events of requests that were never accepted here
+        self._web_pid = web_pid
+        self._web_seq = 0
+        self._clocks: dict[int, tuple[int, int]] = {web_boot: (wall, mono)}
+        self._policies: dict[int, str] = {}
+        self._open: dict[str, OpenRequest] = {}
+        self._numbers: dict[tuple[int, int], tuple[OpenRequest | None, str]] = {}
+        self._table: dict[type, Callable[[Any], None]] = {
+            EngineStarted: self._engine_started,
+            RequestQueued: self._queued,
+            RequestScheduled: self._numbered,
+            RequestParked: self._numbered,
+            RequestUnparked: self._numbered,
+            RequestPreempted: self._numbered,
+            FirstToken: self._numbered,
+            RequestFinished: self._finished,
+            SettingsChanged: self._settings_changed,
+            WebEnd: self._web_end,
+            Amend: self._amend,
+        }
+
+    @property
+    def open(self) -> int:
+        """Requests accepted and not ended."""
+        return len(self._open)
+
+    def take(self) -> Batch:
+        """The batch so far; an empty one from here on."""
+        batch, self.batch = self.batch, Batch()
+        return batch
+
+    def accepted(self, row: AcceptedRow) -> None:
+        """A row is about to be written: follow it."""
+        self._open[row.id] = OpenRequest(row.id, row.received_at, row.sequences, row.stream, row.prompt_tokens, row.policy)
+
+    def forget(self, request_id: str) -> None:
+        """Its row could not be written: no longer follow it."""
+        self._open.pop(request_id, None)
+
+    def fold(self, item: Event | WebEnd | Amend) -> None:
+        """One item, in order of arrival."""
+        self._table[type(item)](item)
+
+    def step(self, event: StepCompleted, host_late_ns: int = 0) -> None:
+        """One step; `host_late_ns`: how far the simulated clock lagged behind its own plan."""
+        waiting = {name: n for name, n in zip(WAIT_REASONS, event.waiting_by_reason, strict=True) if n}
+        prefill = event.prefill_tokens
+        self.batch.steps.append(
+            {
+                "boot": event.boot,
+                "seq": event.seq,
+                "step": event.step,
+                "started_at": event.started_at,
+                "ended_at": event.ended_at,
+                "ended_wall": self._wall(event.boot, event.ended_at),
+                "token_budget": event.token_budget,
+                "prefill_tokens": prefill,
+                "decode_tokens": len(event.decodes),
+                "binding": event.binding.name.lower(),
+                "waiting": sum(event.waiting_by_reason),
+                "waiting_by_reason": waiting,
+                "running": event.running,
+                "preempted": event.preempted,
+                "blocks_free": event.blocks_free,
+                "host_late_ns": host_late_ns,
+                "slices": pack_slices(event.decodes, event.chunks, event.failed),
+            }
+        )
+
+    # ---- lives of the engine
+
+    def _engine_started(self, event: EngineStarted) -> None:
+        self._clocks[event.boot] = (event.wall, event.mono)
+        settings = dict(event.settings)
+        self._policies[event.boot] = str(settings.get("policy"))
+        names = ("boot", "wall", "mono", "blocks_total", "block_size", "runner", "hardware", "model")
+        row: Row = {name: getattr(event, name) for name in names}
+        self.batch.boots.append(row | {"settings": settings, "web_pid": self._web_pid, "created": event.wall})
+
+    def _settings_changed(self, event: SettingsChanged) -> None:
+        changes = dict(event.changes)
+        if "policy" in changes:
+            self._policies[event.boot] = str(changes["policy"])
+        row = {"boot": event.boot, "seq": event.seq, "at": event.at, "version": event.version, "changes": changes}
+        self.batch.settings.append(row | {"wall": self._wall(event.boot, event.at)})
+
+    # ---- lives of requests
+
+    def _queued(self, event: RequestQueued) -> None:
+        request = self._open.get(event.id.partition("/")[0])
+        self._numbers[event.boot, event.seq] = (request, event.id)
+        self._event_row(event, event.id)
+        if request is None:
+            self.orphans += 1
+            return
+        old = request.states.pop(event.id, None)  # of an engine that died: this life counts anew
+        if old is not None:
+            self._numbers.pop((old.boot, old.number), None)
+        state = request.sequence(event.id)
+        state.boot, state.number = event.boot, event.seq
+        columns = request.live_columns()
+        if event.id in (request.id, f"{request.id}/0"):
+            policy = request.policy or self._policies.get(event.boot)
+            columns |= {"boot": event.boot, "number": event.seq, "policy": policy}
+        self._update(request.id, columns)
+
+    def _numbered(self, event: Numbered) -> None:
+        request, sequence_id = self._numbers.get((event.boot, event.number), (None, None))
+        if sequence_id is None:
+            self.orphans += 1
+            return
+        self._event_row(event, sequence_id)
+        if request is None or isinstance(event, (RequestParked, RequestUnparked)):
+            return
+        state = request.sequence(sequence_id)
+        if isinstance(event, RequestScheduled):
+            state.state = "running"
+            state.scheduled_at = event.at if state.scheduled_at is None else state.scheduled_at
+        elif isinstance(event, RequestPreempted):
+            state.state = "preempted"
+            state.preemptions += 1
+        else:
+            state.first_token_at = event.at
+        self._update(request.id, request.live_columns())
+
+    def _finished(self, event: RequestFinished) -> None:
+        by_engine = event.boot != self.web_boot  # only the engine's core can count the parts
+        ending = Ending(
+            event.at,
+            event.reason.value,
+            event.detail,
+            event.prompt_tokens,
+            event.cached_tokens,
+            event.output_tokens,
+            event.preemptions,
+            event.parts if by_engine else None,
+        )
+        self._event_row(event, event.id, terminal=True)
+        self._end(event.id.partition("/")[0], event.id, ending)
+        self._numbers.pop((event.boot, event.number), None)
+
+    def _web_end(self, item: WebEnd) -> None:
+        request = self._open.get(item.id)
+        if request is None:
+            self.orphans += 1
+            return
+        if item.status_code is not None:
+            request.status_code = item.status_code
+        for sequence_id in request.unfinished:
+            self._web_seq += 1
+            data = {"reason": item.reason, "detail": item.detail, "output_tokens": item.output_tokens}
+            at = self._clocks[self.web_boot][1] if item.at is None else item.at
+            self._row("RequestFinished", self.web_boot, self._web_seq, at, sequence_id, data, terminal=True)
+            self._end(item.id, sequence_id, Ending(item.at, item.reason, item.detail, output_tokens=item.output_tokens))
+
+    def _amend(self, item: Amend) -> None:
+        request = self._open.get(item.id)
+        if request is not None and item.status_code is not None:
+            request.status_code = item.status_code
+        given = {"status_code": item.status_code, "output_text": item.output_text}
+        self._update(item.id, {name: value for name, value in given.items() if value is not None})
+
+    def _end(self, request_id: str, sequence_id: str, ending: Ending) -> None:
+        request = self._open.get(request_id)
+        if request is None:
+            return
+        state = request.sequence(sequence_id)
+        if state.ending is not None:
+            return  # the database refuses the second terminal row, and the writer counts it
+        state.state, state.ending = "finished", ending
+        if request.unfinished:
+            self._update(request_id, request.live_columns())
+            return
+        self._update(request_id, request.final_columns())
+        del self._open[request_id]
+        for each in request.states.values():
+            self._numbers.pop((each.boot, each.number), None)
+
+    # ---- rows
+
+    def _wall(self, boot: int, at: int) -> int:
+        wall, mono = self._clocks.get(boot) or self._clocks[self.web_boot]
+        return wall + at - mono
+
+    def _update(self, request_id: str, columns: Row) -> None:
+        self.batch.updates.setdefault(request_id, {}).update(columns)
+
+    def _event_row(self, event: Event, sequence_id: str, *, terminal: bool = False) -> None:
+        data = {name: getattr(event, name) for name in _PAYLOAD[type(event)]}
+        if isinstance(event, RequestFinished):
+            data["parts"] = event.parts._asdict()
+        self._row(type(event).__name__, event.boot, event.seq, event.at, sequence_id, data, terminal=terminal)
+
+    def _row(self, kind: str, boot: int, seq: int, at: int, sequence_id: str, data: Row, *, terminal: bool) -> None:
+        row = {"boot": boot, "seq": seq, "kind": kind, "at": at, "terminal": terminal, "data": data}
+        row |= {"request_id": sequence_id.partition("/")[0], "sequence_id": sequence_id}
+        (self.batch.terminals if terminal else self.batch.events).append(row)
+
+
+_COLUMNS = ("boot", "seq", "at", "id")
+_PAYLOAD: dict[type[Event], tuple[str, ...]] = {  # fields of an event that are not columns of their own
+    kind: tuple(spec.name for spec in fields(kind) if spec.name not in _COLUMNS) for kind in EVENT_TYPES
+}

@@ -1,0 +1,125 @@
+"""The statements of the writer: a batch into rows. Knows no thread and no queue; the caller holds the transaction.
+
+Every statement is safe to repeat: inserts of events, steps and boots do nothing where the key is there already, and
+updates carry absolute values.
+Invariant: a second terminal event of a sequence changes nothing and is counted, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.store.accepted import AcceptedRow, sequence_ids
+from app.store.fold import Batch, Row
+from app.store.models import boots, request_events, requests, runs, settings_changes, steps
+
+_IN_FLIGHT = ("pending", "running", "draining")
+
+
+def insert_accepts(connection: Connection, rows: list[AcceptedRow]) -> None:
+    """New rows of `requests`, waiting."""
+    if rows:
+        connection.execute(insert(requests), [_request_row(row) for row in rows])
+
+
+def existing(connection: Connection, rows: list[AcceptedRow]) -> set[str]:
+    """Which of them are in the database: asked after a commit whose outcome is unknown."""
+    ids = [row.id for row in rows]
+    found: set[str] = set()
+    for start in range(0, len(ids), 500):
+        part = select(requests.c.id).where(requests.c.id.in_(ids[start : start + 500]))
+        found.update(connection.execute(part).scalars())
+    return found
+
+
+def apply(connection: Connection, batch: Batch) -> int:
+    """The whole batch; returns how many terminal events were refused as second ones."""
+    refused = 0
+    for table, rows in _tables(batch):
+        done = _insert_ignoring(connection, table, rows)
+        if rows is batch.terminals:
+            refused = len(rows) - done
+    for names, rows in _by_columns(batch.updates).items():
+        values: dict[str, Any] = {name: bindparam(name) for name in names}
+        connection.execute(update(requests).where(requests.c.id == bindparam("key")).values(values), rows)
+    return refused
+
+
+def pieces(batch: Batch) -> Iterator[Batch]:
+    """The batch row by row, for when one row of it is at fault and the others must not suffer."""
+    for row in batch.boots:
+        yield Batch(boots=[row])
+    for row in batch.settings:
+        yield Batch(settings=[row])
+    for row in batch.steps:
+        yield Batch(steps=[row])
+    for row in batch.events:
+        yield Batch(events=[row])
+    for row in batch.terminals:
+        yield Batch(terminals=[row])
+    for key, columns in batch.updates.items():
+        yield Batch(updates={key: columns})
+
+
+def begin_life(connection: Connection, wall: int, mono: int, pid: int) -> int:
+    """Number this life of the web process, and end what an earlier one left open: `error: web_crash`."""
+    boot = 1 + max(_last_boot(connection, table) for table in (boots, request_events, steps, settings_changes))
+    row = {"boot": boot, "wall": wall, "mono": mono, "runner": "web", "web_pid": pid, "created": wall}
+    connection.execute(insert(boots), [row])
+    _end_open_requests(connection, boot, mono)
+    left = runs.c.status.in_(_IN_FLIGHT)
+    connection.execute(update(runs).where(left).values(status="failed", error="web_crash", ended_wall=wall))
+    return boot
+
+
+def _end_open_requests(connection: Connection, boot: int, mono: int) -> None:
+    """One terminal event a sequence, authored by the web's new life. When they really ended nobody knows: NULL."""
+    left = connection.execute(select(requests.c.id, requests.c.sequences).where(requests.c.state != "finished")).all()
+    ids = [sequence for key, sequences in left for sequence in sequence_ids(key, sequences)]
+    shared: Row = {"boot": boot, "kind": "RequestFinished", "at": mono, "terminal": True}
+    shared["data"] = {"reason": "error", "detail": "web_crash", "output_tokens": None}
+    rows = [
+        shared | {"seq": seq, "request_id": sequence.partition("/")[0], "sequence_id": sequence}
+        for seq, sequence in enumerate(ids, start=-len(ids))  # below the seqs that the web will author while it lives
+    ]
+    _insert_ignoring(connection, request_events, rows)
+    ended = {"state": "finished", "finish": "error", "detail": "web_crash"}
+    connection.execute(update(requests).where(requests.c.state != "finished").values(ended))
+
+
+def _tables(batch: Batch) -> tuple[tuple[Table, list[Row]], ...]:
+    return (
+        (boots, batch.boots),
+        (settings_changes, batch.settings),
+        (steps, batch.steps),
+        (request_events, batch.events),
+        (request_events, batch.terminals),
+    )
+
+
+def _insert_ignoring(connection: Connection, table: Table, rows: list[Row]) -> int:
+    if not rows:
+        return 0
+    make: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return connection.execute(make(table).on_conflict_do_nothing(), rows).rowcount
+
+
+def _by_columns(updates: dict[str, Row]) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for key, columns in updates.items():
+        if columns:
+            groups.setdefault(tuple(sorted(columns)), []).append(columns | {"key": key})
+    return groups
+
+
+def _last_boot(connection: Connection, table: Table) -> int:
+    return connection.execute(select(func.max(table.c.boot))).scalar() or 0
+
+
+def _request_row(row: AcceptedRow) -> Row:
+    return asdict(row) | {"ignored_fields": list(row.ignored_fields) or None, "state": "waiting"}

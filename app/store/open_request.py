@@ -1,0 +1,157 @@
+"""A request that has not ended, as the writer follows it: sequences in, columns of its row out. Knows no SQL.
+
+One POST is one row although each of its sequences lives by itself: the row is admitted when its first sequence is, has
+its first token when one has, and ends when all have. Its parts are those of the sequence that ended last (so that they
+sum to its E2E), its tokens and preemptions are summed, its finish is the gravest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from app.store.accepted import sequence_ids
+from app.store.models import WAIT_COLUMNS
+from scheduler.core.events import Parts
+from scheduler.metrics import WAIT_REASONS
+
+GRAVITY = ("stop", "length", "abort", "rejected", "timeout", "error")  # later is graver
+_ENDED_WELL = ("stop", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one sequence ended. `at` and `parts` are None where nobody can know them."""
+
+    at: int | None
+    reason: str
+    detail: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    preemptions: int = 0
+    parts: Parts | None = None
+
+
+@dataclass(slots=True)
+class SequenceState:
+    """Where one sequence is; `number` names it within `boot`."""
+
+    boot: int = 0
+    number: int = 0
+    state: str = "waiting"
+    scheduled_at: int | None = None
+    first_token_at: int | None = None
+    preemptions: int = 0
+    ending: Ending | None = None
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """One row in flight."""
+
+    id: str
+    received_at: int
+    sequences: int = 1
+    stream: bool = False
+    prompt_tokens: int | None = None
+    policy: str | None = None
+    status_code: int | None = None
+    states: dict[str, SequenceState] = field(default_factory=dict)
+
+    def sequence(self, sequence_id: str) -> SequenceState:
+        """The sequence, known from now on."""
+        return self.states.setdefault(sequence_id, SequenceState())
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Ids of its sequences that have no ending yet."""
+        ids = sequence_ids(self.id, self.sequences)
+        return [each for each in ids if each not in self.states or self.states[each].ending is None]
+
+    def live_columns(self) -> dict[str, object]:
+        """The row while it is open."""
+        states = [each for each in self.states.values() if each.ending is None]
+        now = next((name for name in ("running", "preempted") if any(each.state == name for each in states)), "waiting")
+        scheduled, first = self._first("scheduled_at"), self._first("first_token_at")
+        return {
+            "state": now,
+            "scheduled_at": scheduled,
+            "first_token_at": first,
+            "queue_ms": _ms(scheduled, self.received_at),
+            "ttft_ms": _ms(first, self.received_at),
+            "preemptions": sum(each.preemptions for each in self.states.values()),
+        }
+
+    def final_columns(self) -> dict[str, object]:
+        """The row once all sequences have ended."""
+        ended = [(each, each.ending) for each in self.states.values() if each.ending is not None]
+        endings = [ending for _, ending in ended]
+        last_state, last = max(ended, key=lambda pair: -1 if pair[1].at is None else pair[1].at)
+        gravest = max(endings, key=lambda ending: GRAVITY.index(ending.reason))
+        columns = self.live_columns()
+        columns |= parts_columns(last.parts)
+        columns |= {
+            "state": "finished",
+            "finish": gravest.reason,
+            "detail": gravest.detail,
+            "finished_at": last.at,
+            "e2e_ms": _ms(last.at, self.received_at),
+            "tpot_ms": _tpot(last_state, last),
+            "cached_tokens": _total(ending.cached_tokens for ending in endings),
+            "output_tokens": _total(ending.output_tokens for ending in endings),
+            "preemptions": sum(max(each.preemptions, ending.preemptions) for each, ending in ended),
+            "status_code": self._status(gravest.reason),
+        }
+        if self.prompt_tokens is None:
+            columns["prompt_tokens"] = _total(ending.prompt_tokens for ending in endings)
+        return columns
+
+    def _first(self, name: str) -> int | None:
+        values = [getattr(each, name) for each in self.states.values()]
+        return min((value for value in values if value is not None), default=None)
+
+    def _status(self, reason: str) -> int | None:
+        if self.status_code is not None:
+            return self.status_code
+        if self.stream and self._first("first_token_at") is not None:
+            return 200  # headers had left before it failed
+        return {"stop": 200, "length": 200, "timeout": 504, "error": 500}.get(reason)
+
+
+def parts_columns(parts: Parts | None) -> dict[str, object]:
+    """wait_…_ns, prefill_ns, …, top_wait; all NULL where the parts are unknown."""
+    if parts is None:
+        names = (*WAIT_COLUMNS, "prefill_ns", "decode_ns", "stalled_ns", "preempted_ns", "top_wait")
+        return dict.fromkeys(names)
+    columns: dict[str, object] = dict(zip(WAIT_COLUMNS, parts.waits, strict=True))
+    most = max(parts.waits)
+    return columns | {
+        "prefill_ns": parts.prefill,
+        "decode_ns": parts.decode,
+        "stalled_ns": parts.stalled,
+        "preempted_ns": parts.preempted,
+        "top_wait": WAIT_REASONS[parts.waits.index(most)] if most > 0 else None,
+    }
+
+
+def waits_ms(row: Mapping[str, object]) -> dict[str, float]:
+    """{reason: ms} of a row of `requests`, only what is above zero."""
+    found = ((reason, row[column]) for reason, column in zip(WAIT_REASONS, WAIT_COLUMNS, strict=True))
+    return {reason: value / 1e6 for reason, value in found if isinstance(value, int) and value > 0}
+
+
+def _ms(at: int | None, since: int) -> float | None:
+    return None if at is None else (at - since) / 1e6
+
+
+def _tpot(state: SequenceState, ending: Ending) -> float | None:
+    tokens = ending.output_tokens
+    if ending.reason not in _ENDED_WELL or ending.at is None or state.first_token_at is None or tokens is None or tokens < 2:
+        return None
+    return (ending.at - state.first_token_at) / (tokens - 1) / 1e6
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

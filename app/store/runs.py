@@ -1,0 +1,126 @@
+"""Rows of load runs: made, moved along their life, deleted. Writing functions are jobs for the Writer; no thread here.
+
+pending → running → draining → finished | failed | stopped. Invariant: `status` moves along LAWFUL only; a run that has
+ended keeps its status, its verdict may still be set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from app.store.errors import QueryError, StoreError
+from app.store.instants import iso
+from app.store.models import client_requests, request_events, requests, runs
+
+LAWFUL: dict[str, tuple[str, ...]] = {
+    "pending": ("running", "failed", "stopped"),
+    "running": ("draining", "finished", "failed", "stopped"),
+    "draining": ("finished", "failed", "stopped"),
+    "finished": (),
+    "failed": (),
+    "stopped": (),
+}
+ACTIVE = tuple(status for status, moves in LAWFUL.items() if moves)
+_SLICE = 200  # requests deleted in one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run about to begin. `foreign_target`: aimed at another server, so that no server rows are expected."""
+
+    id: str
+    created_wall: int
+    scenario: str | None = None
+    name: str | None = None
+    parameters: dict[str, Any] | None = None
+    seed: int | None = None
+    scheduler: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    target: str | None = None
+    external: bool = False
+    foreign_target: bool = False
+    versions: dict[str, Any] | None = None
+    duration_s: float | None = None
+    processes: int | None = None
+    status: str = "pending"
+    started_wall: int | None = None
+
+
+def create(connection: Connection, run: NewRun) -> dict[str, Any]:
+    """Insert the run; its JSON."""
+    connection.execute(insert(runs), [asdict(run)])
+    return get(connection, run.id)
+
+
+def change(connection: Connection, run_id: str, **columns: Any) -> dict[str, Any]:
+    """Set columns of a run; an unlawful move of `status` raises StoreError. Returns its JSON."""
+    status = columns.get("status")
+    if status is not None:
+        before = _row(connection, run_id)["status"]
+        if status != before and status not in LAWFUL[before]:
+            raise StoreError(f"run {run_id} is {before}: it cannot become {status}", "status")
+    connection.execute(update(runs).where(runs.c.id == run_id).values(**columns))
+    return get(connection, run_id)
+
+
+def remove(connection: Connection, run_id: str) -> Generator[None, None, int]:
+    """Delete a run that has ended, its requests, their events and the client's rows, slice by slice; requests deleted.
+
+    The run's row goes last, so that a deletion that was cut short can be repeated.
+    """
+    if _row(connection, run_id)["status"] in ACTIVE:
+        raise StoreError(f"run {run_id} is active: stop it first", "run")
+    deleted = 0
+    while ids := list(connection.execute(select(requests.c.id).where(requests.c.run == run_id).limit(_SLICE)).scalars()):
+        connection.execute(delete(request_events).where(request_events.c.request_id.in_(ids)))
+        connection.execute(delete(requests).where(requests.c.id.in_(ids)))
+        deleted += len(ids)
+        yield
+    connection.execute(delete(client_requests).where(client_requests.c.run == run_id))
+    connection.execute(delete(runs).where(runs.c.id == run_id))
+    return deleted
+
+
+def get(connection: Connection, run_id: str) -> dict[str, Any]:
+    """One run as JSON; raises QueryError (404) when there is none."""
+    return as_json(_row(connection, run_id))
+
+
+def listing(connection: Connection, limit: int = 100, before: str | None = None) -> dict[str, Any]:
+    """Newest first: {items, next_before, total}. `before`: the id of the last run seen. Items lack the stored report."""
+    question = select(*[column for column in runs.c if column.name != "report"])
+    question = question.order_by(runs.c.created_wall.desc(), runs.c.id.desc()).limit(limit + 1)
+    if before is not None:
+        last = _row(connection, before)
+        earlier = (runs.c.created_wall < last["created_wall"]) | (
+            (runs.c.created_wall == last["created_wall"]) & (runs.c.id < last["id"])
+        )
+        question = question.where(earlier)
+    rows = [dict(row) for row in connection.execute(question).mappings()]
+    total = connection.execute(select(func.count()).select_from(runs)).scalar_one()
+    page = [as_json(row) for row in rows[:limit]]
+    return {"items": page, "next_before": page[-1]["id"] if len(rows) > limit else None, "total": total}
+
+
+def active(connection: Connection) -> dict[str, Any] | None:
+    """The run that is under way, or None."""
+    row = connection.execute(select(runs).where(runs.c.status.in_(ACTIVE)).limit(1)).mappings().first()
+    return None if row is None else as_json(dict(row))
+
+
+def as_json(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `runs` as the API shows it: instants as ISO 8601."""
+    shown = {name: value for name, value in row.items() if name not in ("created_wall", "started_wall", "ended_wall")}
+    instants = {name: iso(row[f"{name}_wall"]) for name in ("created", "started", "ended")}
+    return shown | instants
+
+
+def _row(connection: Connection, run_id: str) -> dict[str, Any]:
+    row = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
+    if row is None:
+        raise QueryError(f"no run {run_id!r}", "run")
+    return dict(row)

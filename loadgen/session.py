@@ -1,0 +1,197 @@
+"""One process's part of a load run: sends each request when it is due and records how it went. Knows no Locust.
+
+An open loop never waits for the server: each due arrival gets a greenlet of its own, and its latency counts from the
+instant it was due. Closed-loop users call `turn`. Invariant: every request that was begun is recorded exactly once,
+those still in flight when the run stops as `incomplete`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import gevent
+import gevent.event
+import orjson
+
+from loadgen.arrivals import due_times, measured_times
+from loadgen.call import Call, encode, perform
+from loadgen.connection import Pool
+from loadgen.probe import Probe
+from loadgen.results import Record, Recorder
+from loadgen.scenario import OPEN, Scenario, Stream
+from loadgen.target import Model, Target
+from loadgen.workload import Ask, body_of, draw, draw_any, path_of, works
+
+CUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which part of the run is this process's: every `count`-th request from `index` on."""
+
+    index: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a session needs to know. `started`: perf_counter seconds of the run's instant 0."""
+
+    scenario: Scenario
+    run: str
+    seed: int
+    nonce: str
+    model: Model
+    share: Share
+    started: float
+
+
+class Session:
+    """start → turn … → drain → cut. `on_record` hears of each finished request."""
+
+    def __init__(self, job: Job, target: Target, recorder: Recorder, on_record: Callable[[Record], None] | None = None) -> None:
+        self.job = job
+        self.recorder = recorder
+        self.stopping = gevent.event.Event()
+        self.pool = Pool(f"http://{target.authority}{target.prefix}")
+        self.capacity: float | None = None
+        self._on_record = on_record
+        self._path = target.prefix + path_of(job.scenario)
+        self._host = target.authority
+        self._headers = {**target.headers, "X-Batchscope-Run": job.run}
+        self._nonce = job.nonce if job.scenario.nonce else ""
+        self._dispatchers: list[gevent.Greenlet] = []
+        self._flying: set[gevent.Greenlet] = set()
+        self._closed_k = job.share.index
+
+    def start(self) -> None:
+        """Begin the open-loop streams; closed ones wait for users."""
+        for stream in self.job.scenario.streams:
+            if stream.arrivals.loop == OPEN:
+                run = self._measure_and_dispatch if stream.arrivals.process == "measured" else self._dispatch_all
+                self._dispatchers.append(gevent.spawn(run, stream))
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.job.started
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing more will be sent: all arrivals are out, or the time of closed loops is over."""
+        if any(not greenlet.dead for greenlet in self._dispatchers):
+            return False
+        closed = self.job.scenario.closed
+        return closed is None or self.elapsed >= closed.stop_s
+
+    def turn(self, on: Stream) -> Record | None:
+        """One request of a closed-loop user; None if the stream is not alive now."""
+        if self.stopping.is_set() or not on.start_s <= self.elapsed < on.stop_s:
+            return None
+        k = self._closed_k
+        self._closed_k += self.job.share.count
+        return self._send(self._ask(on, k), None)
+
+    def stop(self) -> None:
+        """No new request from here on."""
+        self.stopping.set()
+
+    def drain(self, seconds: float) -> bool:
+        """Stop sending and wait for what is in flight, so long at most; True if nothing is left."""
+        self.stop()
+        until = time.perf_counter() + seconds
+        gevent.joinall(self._dispatchers, timeout=seconds)
+        while self._flying and (left := until - time.perf_counter()) > 0:
+            gevent.sleep(min(left, 0.02))
+        return not self._flying
+
+    def cut(self) -> None:
+        """Give up what is still in flight; it is recorded as incomplete."""
+        self.stop()
+        gevent.killall(self._dispatchers, timeout=CUT_S)
+        gevent.killall(list(self._flying), timeout=CUT_S)
+        self.pool.close()
+
+    def _dispatch_all(self, stream: Stream) -> None:
+        rng = random.Random(f"{self.job.seed}/{stream.name}/arrivals")
+        length = stream.stop_s - stream.start_s
+        share = self.job.share
+        dues = list(enumerate(due_times(stream.arrivals, length, rng)))[share.index :: share.count]
+        self._dispatch(stream, dues, self.job.started + stream.start_s)
+
+    def _measure_and_dispatch(self, stream: Stream) -> None:
+        """A saturating closed loop first; then arrivals at `load` times the capacity that it showed."""
+        if self._until(self.job.started + stream.start_s):
+            return
+        share = self.job.share
+        arrivals = stream.arrivals
+        probe = Probe(self._probe_turn(stream), self.stopping, arrivals, share.count)
+        self.capacity = probe.run()
+        begin = time.perf_counter()
+        if self.stopping.is_set():
+            return
+        if self.capacity is None:
+            print("loadgen: no token came while capacity was measured; nothing more is sent", file=sys.stderr, flush=True)
+            return
+        mean = sum(islice(works(stream), 1000)) / 1000
+        power = min(arrivals.load * self.capacity, mean * arrivals.max_rate / share.count)
+        rng = random.Random(f"{self.job.seed}/{stream.name}/arrivals/{share.index}")
+        mine = islice(works(stream), share.index, None, share.count)
+        left = self.job.started + stream.stop_s - begin
+        times = measured_times(mine, power, left, rng)
+        self._dispatch(stream, [(share.index + i * share.count, due) for i, due in enumerate(times)], begin)
+
+    def _probe_turn(self, stream: Stream) -> Callable[[int, Callable[[bool, Ask], None]], None]:
+        def turn(k: int, on_token: Callable[[bool, Ask], None]) -> None:
+            ask = draw_any(stream, k * self.job.share.count + self.job.share.index, self.job.seed, self._nonce, self.job.model.limits)
+            self._send(ask, None, lambda first: on_token(first, ask))
+
+        return turn
+
+    def _dispatch(self, stream: Stream, dues: Sequence[tuple[int, float]], begin: float) -> None:
+        """Send each (k, due) when it is due, whatever the server does. Prompts are written ahead of time."""
+        for k, due in dues:
+            ask = self._ask(stream, k)
+            if self._until(begin + due):
+                return
+            gevent.spawn(self._send, ask, begin + due)
+
+    def _until(self, instant: float) -> bool:
+        """Sleep until the instant; True if the run stops before."""
+        wait = instant - time.perf_counter()
+        return bool(self.stopping.wait(wait) if wait > 0 else self.stopping.is_set())
+
+    def _ask(self, stream: Stream, k: int) -> Ask:
+        return draw(stream, k, self.job.seed, self._nonce, self.job.model.limits)
+
+    def _send(self, ask: Ask, due: float | None, on_token: Callable[[bool], None] | None = None) -> Record:
+        greenlet = gevent.getcurrent()
+        n = self.recorder.began() * self.job.share.count + self.job.share.index
+        self._flying.add(greenlet)
+        try:
+            record = perform(self._call(ask, n, due), self.pool, on_token)
+            self.recorder.record(record)
+        finally:
+            self._flying.discard(greenlet)
+        if self._on_record is not None:
+            self._on_record(record)
+        return record
+
+    def _call(self, ask: Ask, n: int, due: float | None) -> Call:
+        body = orjson.dumps(body_of(self.job.scenario, ask, self.job.model.id))
+        name = f"{self.job.run}-{n}"
+        return Call(
+            id=name,
+            n=n,
+            tenant=ask.tenant,
+            kind=ask.kind,
+            data=encode(self._path, self._host, body, {**self._headers, "X-Request-Id": name}),
+            due=due,
+            timeout_s=self.job.scenario.timeout_s,
+            cancel_after_s=None if ask.cancel_after_ms is None else ask.cancel_after_ms / 1e3,
+            started=self.job.started,
+        )

@@ -1,0 +1,49 @@
+"""ALLOCATE: whether a request's KV blocks fit. Answers questions only; the pool's blocks are taken by others.
+
+  on_demand  admission takes blocks for the whole sequence so far (prompt, and output before a preemption), so that a
+             prefill that began never lacks one; decodes take a block when they need it, and somebody yields when none
+             is left
+  reserve    admission takes blocks for the whole output too: nobody is ever preempted for want of memory
+`watermark` of the pool is kept free at admission, for the decodes to grow into; an idle engine ignores it, so that
+whatever fits the pool at all is served. A sequence ends by length where the pool ends: `longest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core.blocks import BlockPool
+from scheduler.core.limits import Limits
+from scheduler.core.request import Request
+
+
+def longest_sequence(limits: Limits, pool: BlockPool) -> int:
+    """Most tokens of a sequence. The last one needs no room: nothing is computed from it."""
+    return min(limits.max_model_len, pool.total * pool.size + 1)
+
+
+class Allocation:
+    """The rules above for one set of limits."""
+
+    __slots__ = ("_pool", "_reserve", "_longest", "_kept_free")
+
+    def __init__(self, limits: Limits, pool: BlockPool) -> None:
+        self._pool = pool
+        self._reserve = limits.allocation == "reserve"
+        self._longest = longest_sequence(limits, pool)
+        self._kept_free = int(limits.watermark * pool.total)
+
+    def wanted(self, request: Request) -> int:
+        """Blocks that `request` holds once it is admitted."""
+        if not self._reserve:
+            return self._pool.blocks_for(len(request.tokens))
+        end = min(request.prompt_tokens + request.params.max_tokens, self._longest)
+        return self._pool.blocks_for(max(end - 1, len(request.tokens)))
+
+    def fits(self, wanted: int, hits: Sequence[int], idle: bool) -> bool:
+        """May a request that wants `wanted` blocks, `hits` of which are cached, be admitted?"""
+        return self._pool.room(hits) - (wanted - len(hits)) >= (0 if idle else self._kept_free)
+
+    def fits_after(self, wanted: int, hits: Sequence[int], returned: Sequence[Sequence[int]], spare: int) -> bool:
+        """The same once the block tables `returned` are given back, with `spare` blocks left over."""
+        return self._pool.room(hits, returned) - (wanted - len(hits)) >= spare

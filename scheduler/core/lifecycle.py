@@ -1,0 +1,241 @@
+"""Lifecycle: every lawful move of a request, with the books that go with it. Decides nothing.
+
+The moves are made here and nowhere else: state, slot, blocks, time and the event that reports them change together.
+It does not know budgets, limits or plans. Invariants: a live request is in exactly one of the policy's queue,
+`prefilling` and `group`; its time up to `since` is booked under exactly one part, so that the parts of a finished
+request sum to its E2E.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from scheduler.core.blocks import BlockPool, chain_keys
+from scheduler.core.decode_group import DecodeGroup
+from scheduler.core.events import (
+    Event,
+    FirstToken,
+    Parts,
+    RequestFinished,
+    RequestPreempted,
+    RequestQueued,
+    RequestScheduled,
+)
+from scheduler.core.policies.base import Departure, Policy
+from scheduler.core.request import LAWFUL, FinishReason, Request, RequestState, WaitReason
+from scheduler.core.slots import Slots
+from scheduler.core.timeouts import Timeouts
+from scheduler.core.waits import WaitClocks, alone, together
+
+E = TypeVar("E", bound=Event)
+
+
+def _move(request: Request, state: RequestState) -> None:
+    assert state in LAWFUL[request.state], f"{request} cannot become {state.value}"
+    request.state = state
+
+
+class Lifecycle:
+    """The requests of one engine life, and their moves."""
+
+    def __init__(self, pool: BlockPool, policy: Policy, slots: Slots, longest: int, boot: int) -> None:
+        self.boot = boot
+        self.seq = 0
+        self.pool = pool
+        self.policy = policy
+        self.slots = slots
+        self.longest = longest
+        self.group = DecodeGroup(pool.size, longest)
+        self.clocks = WaitClocks()
+        self.timeouts = Timeouts()
+        self.requests: dict[str, Request] = {}
+        self.prefilling: dict[int, Request] = {}  # by number, in the order of admission
+        self.in_step: dict[int, Request] = {}  # prefilling requests of which the open step computes a chunk
+        self.waiting = 0
+        self.waiting_tokens = 0
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot."""
+        return len(self.group) + len(self.prefilling)
+
+    def event(self, kind: type[E], at: int, *values: Any, **fields: Any) -> E:
+        """The next event."""
+        self.seq += 1
+        return kind(self.boot, self.seq, at, *values, **fields)
+
+    # ---- waiting
+
+    def queue(self, r: Request, now: int) -> RequestQueued:
+        """A new request waits. Until now it travelled, or its engine was down."""
+        assert r.received_at <= now, f"{r} was received at {r.received_at}, after {now}"
+        self._book_travel(r, now)
+        self.requests[r.id] = r
+        event = self.event(
+            RequestQueued, now, r.id, r.received_at, r.prompt_tokens, r.params.max_tokens,
+            r.tenant, r.kind, r.priority, r.deadline_at, r.run,
+        )  # fmt: skip
+        r.number = event.seq
+        self.timeouts.add(r)
+        self._wait(r, now)
+        return event
+
+    def refuse(self, r: Request, detail: str, now: int) -> RequestFinished:
+        """A new request is turned away; it never becomes a live one."""
+        assert r.received_at <= now, f"{r} was received at {r.received_at}, after {now}"
+        self._book_travel(r, now)
+        _move(r, RequestState.FINISHED)
+        return self._finished(r, FinishReason.REJECTED, detail, -1, now)
+
+    def _book_travel(self, r: Request, now: int) -> None:
+        r.waits = alone(WaitReason.ENGINE_DOWN if r.resubmitted else WaitReason.STEP, now - r.received_at)
+        r.since = now
+
+    def _wait(self, r: Request, now: int) -> None:
+        if not r.preemptions:
+            r.wait_mark = self.clocks.read(now)
+        self.waiting += 1
+        self.waiting_tokens += r.prompt_tokens
+        self.policy.enqueue(r, now)
+
+    def _wait_ends(self, r: Request, why: Departure, now: int) -> None:
+        self.waiting -= 1
+        self.waiting_tokens -= r.prompt_tokens
+        self.policy.dequeue(r, why)
+        if r.state is RequestState.PREEMPTED:
+            r.preempted_ns += now - r.since
+        else:
+            r.waits = together(r.waits, self.clocks.since(r.wait_mark, now))
+        r.since = now
+
+    # ---- running
+
+    def hits(self, r: Request) -> list[int]:
+        """Blocks that already hold a prefix of `r`. The last token is always computed: it gives the next one."""
+        if not self.pool.caching:
+            return []
+        chain_keys(r.tokens, self.pool.size, r.block_keys)
+        return self.pool.match(r.block_keys, (len(r.tokens) - 1) // self.pool.size)
+
+    def admit(self, r: Request, hits: list[int], wanted: int, now: int) -> RequestScheduled:
+        """`r`, the policy's head, runs: it holds a slot and `wanted` blocks, of which `hits` were found by hash."""
+        self._wait_ends(r, Departure.ADMITTED, now)
+        resumed = r.state is RequestState.PREEMPTED
+        _move(r, RequestState.RUNNING)
+        r.slot = self.slots.take()
+        self.pool.share(hits)
+        r.blocks = hits
+        r.computed = len(hits) * self.pool.size
+        for _ in range(wanted - len(hits)):
+            self.grow(r)
+        if not resumed:
+            r.cached_tokens = r.computed
+            r.first_scheduled_at = now
+        r.progressed = False
+        self.prefilling[r.number] = r
+        return self.event(RequestScheduled, now, r.number, r.slot, r.computed, resumed)
+
+    def grow(self, r: Request) -> None:
+        """One more block for `r`; that there is one was asked before."""
+        block = self.pool.take()
+        assert block is not None, f"no block for {r}"
+        r.blocks.append(block)
+
+    def chunk_begins(self, r: Request, tokens: int, now: int) -> None:
+        """A step computes `tokens` of `r`; until now it was stalled."""
+        r.stalled_ns += now - r.since
+        r.since = now
+        self.in_step[r.number] = r
+        self.policy.served(r, tokens)
+
+    def chunk_ends(self, r: Request, computed: int, now: int) -> None:
+        """The step has computed `r` up to `computed`; its full blocks may be shared."""
+        self._chunk_booked(r, now)
+        if self.pool.caching:
+            size = self.pool.size
+            for index in range(r.computed // size, computed // size):
+                self.pool.publish(r.blocks[index], r.block_keys[index])
+        r.computed = computed
+
+    def _chunk_booked(self, r: Request, now: int) -> None:
+        del self.in_step[r.number]
+        r.prefill_ns += now - r.since
+        r.since = now
+
+    def token(self, r: Request, token: int, now: int) -> FirstToken | None:
+        """The last chunk of `r` is computed and gave `token`."""
+        r.tokens.append(token)
+        r.progressed = True
+        if r.first_token_at is not None:
+            return None
+        r.first_token_at = now
+        return self.event(FirstToken, now, r.number)
+
+    def caught_up(self, r: Request, step: int) -> None:
+        """`r` decodes from the step after `step` on."""
+        del self.prefilling[r.number]
+        self.group.join(r, step)
+
+    def publish_filled(self, step: int) -> None:
+        """`step` has filled the last block of those decodes that need one in the next step."""
+        if not self.pool.caching:
+            return
+        size, publish = self.pool.size, self.pool.publish
+        for r in self.group.needing(step + 1):
+            chain_keys(r.tokens, size, r.block_keys)
+            filled = (len(r.tokens) - 1) // size - 1
+            publish(r.blocks[filled], r.block_keys[filled])
+
+    def preempt(self, r: Request, urgency: bool, now: int) -> RequestPreempted:
+        """`r` yields its slot and blocks and waits again. Its full blocks stay hashed while nobody takes them."""
+        slot, freed = r.slot, len(r.blocks)
+        self._stop_running(r, now)
+        lost, r.computed = r.computed, 0
+        r.lost_tokens += lost
+        r.preemptions += 1
+        _move(r, RequestState.PREEMPTED)
+        self._wait(r, now)
+        return self.event(RequestPreempted, now, r.number, slot, freed, lost, urgency)
+
+    def _stop_running(self, r: Request, now: int) -> None:
+        if r in self.group:
+            self.group.leave(r)
+            r.decode_ns += now - r.since
+        else:
+            if r.number in self.in_step:
+                self._chunk_booked(r, now)
+            del self.prefilling[r.number]
+            r.stalled_ns += now - r.since
+        r.since = now
+        self.pool.release(r.blocks)
+        r.blocks = []
+        self.slots.give(r.slot)
+        r.slot = -1
+
+    # ---- the end
+
+    def finish(self, r: Request, reason: FinishReason, detail: str | None, now: int) -> RequestFinished:
+        """`r` ends, from whatever state it is in."""
+        slot = r.slot
+        if r.state is RequestState.RUNNING:
+            self._stop_running(r, now)
+        else:
+            self._wait_ends(r, Departure.GONE, now)
+        _move(r, RequestState.FINISHED)
+        del self.requests[r.id]
+        self.timeouts.remove(r)
+        return self._finished(r, reason, detail, slot, now)
+
+    def _finished(self, r: Request, reason: FinishReason, detail: str | None, slot: int, now: int) -> RequestFinished:
+        parts = Parts(r.waits, r.prefill_ns, r.decode_ns, r.stalled_ns, r.preempted_ns)
+        assert parts.total == now - r.received_at, f"{r}: parts {parts} do not sum to {now - r.received_at}"
+        return self.event(
+            RequestFinished, now, r.number, r.id, slot, reason, detail,
+            r.prompt_tokens, r.cached_tokens, r.output_tokens, r.preemptions, parts,
+        )  # fmt: skip
+
+    def length_detail(self, r: Request) -> str | None:
+        """Why `r` ends by length: None is its own max_tokens, else what it has outgrown."""
+        if r.output_tokens >= r.params.max_tokens:
+            return None
+        return "kv_capacity" if self.longest == self.pool.total * self.pool.size + 1 else "context_length"

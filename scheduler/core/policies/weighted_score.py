@@ -1,0 +1,174 @@
+"""A score of several factors, whose weights move with load."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.policies.base import Departure, Keyed
+from scheduler.core.request import Request, RequestState
+
+SECOND = 1_000_000_000
+WORST_PRIORITY = 10
+LONGEST_TOKENS = 4096
+FARTHEST_DEADLINE = 60 * SECOND
+KINDS = {"interactive": 0.0, "batch": 0.7, "background": 1.0}
+UNKNOWN_KIND = 0.4
+REKEYED_PER_STEP = 256
+SMOOTHING = 0.05  # weight of the newest step in the smoothed load
+HELD_STEPS = 64  # steps for which a change of weights stands, whatever the load does
+CALM_BELOW = 0.5  # of busy_waiting: the lower edge of the hysteresis
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What is known of a request when it comes, each in [0, 1]; 0 runs first."""
+
+    priority: float
+    kind: float
+    length: float
+    deadline: float
+    tenant: float
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each factor counts, each >= 0."""
+
+    priority: float
+    kind: float
+    length: float
+    deadline: float
+    tenant: float
+
+    @property
+    def total(self) -> float:
+        """The largest score."""
+        return self.priority + self.kind + self.length + self.deadline + self.tenant
+
+    def score(self, factors: Factors) -> float:
+        """In [0, total]."""
+        return (
+            self.priority * factors.priority
+            + self.kind * factors.kind
+            + self.length * factors.length
+            + self.deadline * factors.deadline
+            + self.tenant * factors.tenant
+        )
+
+
+class WeightedScore(Keyed):
+    """Type, length, deadline, class and tenant in one number; while many wait, class and deadline count more.
+
+    Formula: score = Σ weight · factor - alpha · waiting seconds, least first. The factors are in [0, 1] and fixed when a
+    request comes: priority / 10, kind (interactive 0, batch 0.7, background 1), (prompt + expected output) / 4096 tokens,
+    (deadline - arrival) / 60 s, its tenant's share of the queue. As all ages grow alike, the order is that of the
+    constant key score / alpha + received_at.
+    Weights: `w_…` while calm. When the smoothed number waiting passes `busy_waiting`, class and deadline count twice and
+    length half; below half of it they are calm again. A change stands for 64 steps, and re-keys at most 256 waiting
+    requests a step.
+    Source: the tutorial's Priority Manager; bounded ageing as in priority_aging.
+    Guarantee: whatever the weights do, nobody is overtaken by a request that arrived more than B / alpha seconds later,
+    B being the largest score under any of the weights (`bound_ns`).
+    """
+
+    def __init__(
+        self,
+        w_priority: float = 4.0,
+        w_kind: float = 2.0,
+        w_length: float = 1.0,
+        w_deadline: float = 2.0,
+        w_tenant: float = 1.0,
+        alpha: float = 0.5,
+        busy_waiting: float = 32.0,
+    ) -> None:
+        super().__init__()
+        self._calm = Weights(w_priority, w_kind, w_length, w_deadline, w_tenant)
+        self._rush = Weights(2 * w_priority, w_kind, w_length / 2, 2 * w_deadline, w_tenant)
+        self._alpha = alpha
+        self._busy_waiting = busy_waiting
+        self.weights = self._calm
+        self._load = 0.0
+        self._held = 0
+        self._tenants: Counter[str] = Counter()
+        self._stale: deque[Request] = deque()
+
+    @property
+    def bound_ns(self) -> int:
+        """Nobody is overtaken by a request that arrived more than this later."""
+        return int(max(self._calm.total, self._rush.total) / self._alpha * SECOND)
+
+    def key_of(self, request: Request, now: int) -> int:
+        """Score and arrival in one, ns."""
+        if not isinstance(request.queue_data, Factors):
+            request.queue_data = self._factors(request)
+        return int(self.weights.score(request.queue_data) / self._alpha * SECOND) + request.received_at
+
+    def _factors(self, r: Request) -> Factors:
+        length = r.prompt_tokens + (r.expected_output_tokens or r.params.max_tokens)
+        slack = FARTHEST_DEADLINE if r.deadline_at is None else r.deadline_at - r.received_at
+        return Factors(
+            priority=_clip(r.priority / WORST_PRIORITY),
+            kind=KINDS.get(r.kind, UNKNOWN_KIND),
+            length=_clip(length / LONGEST_TOKENS),
+            deadline=_clip(slack / FARTHEST_DEADLINE),
+            tenant=self._tenants[r.tenant] / (len(self._queue) + 1),
+        )
+
+    def enqueue(self, request: Request, now: int) -> None:
+        """Its key by the weights of now; it is one more of its tenant."""
+        super().enqueue(request, now)
+        self._tenants[request.tenant] += 1
+
+    def dequeue(self, request: Request, why: Departure) -> None:
+        """Out of its place, and one less of its tenant."""
+        super().dequeue(request, why)
+        self._leave_tenant(request.tenant)
+
+    def _leave_tenant(self, tenant: str) -> None:
+        self._tenants[tenant] -= 1
+        if not self._tenants[tenant]:
+            del self._tenants[tenant]
+
+    def adopt(self, waiting: Iterable[Request], running: Sequence[Request], now: int) -> None:
+        """Factors by what waits now."""
+        for request in running:
+            request.key = self.key_of(request, now)
+        for request in waiting:
+            request.key = None
+            self.enqueue(request, now)
+
+    def tick(self, decodes: Sequence[Request], changed: bool) -> None:
+        """Follow the load; change the weights between two steps, and carry the change out bit by bit."""
+        waiting = len(self._queue)
+        self._load += SMOOTHING * (waiting - self._load)
+        self._held -= 1
+        if self._held < 0:
+            self._choose()
+        if self._stale:
+            self._rekey()
+
+    def _choose(self) -> None:
+        if self._load > self._busy_waiting:
+            weights = self._rush
+        elif self._load < CALM_BELOW * self._busy_waiting:
+            weights = self._calm
+        else:
+            return
+        if weights is not self.weights:
+            self.weights = weights
+            self._held = HELD_STEPS
+            self._stale = deque(self._queue)
+
+    def _rekey(self) -> None:
+        for _ in range(min(REKEYED_PER_STEP, len(self._stale))):
+            request = self._stale.popleft()
+            if request.state in (RequestState.WAITING, RequestState.PREEMPTED):
+                self._queue.remove(request)
+                request.key = self.key_of(request, 0)
+                self._queue.push(request)
+
+
+def _clip(value: float) -> float:
+    return min(1.0, max(0.0, value))
