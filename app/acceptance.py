@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from app.api.errors import Problem
 from app.serving.in_flight import Answer, InFlight
-from app.store.accepted import AcceptedRow
+from app.store.accepted import AcceptedRow, Reason
 from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife
 from scheduler.engine.messages import Submit
@@ -48,7 +48,7 @@ class Acceptance:
         answer.stream.close()
         ids = answer.unfinished
         if ids and (self.engine is None or not self.engine.abort(ids, answer.stream.lost or why)):
-            self._end(answer, "abort", answer.stream.lost or why)
+            self.end_by_web(answer, "abort", answer.stream.lost or why)
 
     def cancel(self, request_id: str) -> bool:
         """Abort a live request in an operator's name; False when there is none with this id."""
@@ -62,21 +62,21 @@ class Acceptance:
         """Ask the engine to abort; its RequestFinished tells the client why the answer ends."""
         if self.engine is None or not self.engine.abort(answer.unfinished, "operator"):
             answer.fail(self._crash_problem())
-            self._end(answer, "abort", "operator")
+            self.end_by_web(answer, "abort", "operator")
 
     def engine_gone(self) -> list[Submit]:
         """The engine died. Who had a token is told so; the others are handed back, to be submitted again."""
         lost, again = self._in_flight.engine_gone()
         for answer in lost:
             gone = answer.stream.lost
-            self._end(answer, "abort" if gone else "error", gone or "engine_crash")
+            self.end_by_web(answer, "abort" if gone else "error", gone or "engine_crash")
             answer.fail(self._crash_problem())
         return [_again(submit) for submit in again]
 
-    def _end(self, answer: Answer, reason: str, detail: str) -> None:
+    def end_by_web(self, answer: Answer, reason: Reason, detail: str) -> None:
+        """End it in the records in the web's own name: there is no engine that could."""
         self._in_flight.drop(answer)
-        kind = "abort" if reason == "abort" else "error"
-        self._writer.end(answer.id, kind, detail, self._clock())
+        self._writer.end(answer.id, reason, detail, self._clock())
 
 
 def _again(submit: Submit) -> Submit:

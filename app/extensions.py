@@ -17,6 +17,7 @@ from app.counters import Counters
 from app.event_feed import EventFeed
 from app.serving.in_flight import InFlight
 from app.settings import ServerSettings
+from app.store.queries import Queries
 from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.load_runs import LoadRuns
@@ -35,11 +36,12 @@ class Snapshots(Protocol):
 class Parts:
     """The running server.
 
-    read(function, *args)        function(connection, *args) on a native reader thread, in a read-only transaction
-    run_native(function, *args)  the same without a connection, for work that would hold the hub
+    queries                      reads of the records; each call blocks, so hand it to `run_native`
+    run_native(function, *args)  the call on a native thread, for what would hold the hub; the greenlet waits
     job(work)                    work(connection) on the writer's thread, in a transaction; waits for its result
     text()                       the tokenizer; None until the engine is ready
     draining()                   the server is stopping: no new work
+    hash_key                     of this data directory: equal prompts can be seen, none can be guessed without the file
     """
 
     settings: ServerSettings
@@ -48,15 +50,17 @@ class Parts:
     in_flight: InFlight
     acceptance: Acceptance
     writer: Writer
+    queries: Queries
     feed: EventFeed
     counters: Counters
     live: Snapshots
     load_runs: LoadRuns
-    read: Callable[..., Any]
     run_native: Callable[..., Any]
     job: Callable[..., Any]
     text: Callable[[], Text | None]
     draining: Callable[[], bool]
+    hash_key: bytes
+    started_wall: int
 
 
 def parts() -> Parts:

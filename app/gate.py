@@ -1,6 +1,6 @@
 """The gate: the outermost WSGI wrapper, in front of Flask and Socket.IO alike. Knows no route's meaning.
 
-Order: request id → Host → Origin → key → draining → size and media type. Default-deny: with a key file only OPEN paths
+Order: request id → Host → Origin → key → media type and size. Default-deny: with a key file only OPEN paths
 answer without a key. Invariant: every answer carries X-Request-Id and the security headers; no refused request reaches a
 view, and no view sees more body than the limit.
 """
@@ -47,7 +47,6 @@ class Rules:
     origins: frozenset[str]
     keys: Mapping[bytes, str] | None = None
     max_body: int = MAX_BODY
-    draining: Callable[[], bool] = bool
 
 
 class Gate:
@@ -77,9 +76,6 @@ class Gate:
         self._check_host(environ)
         self._check_origin(environ)
         environ["batchscope.key_name"] = self._check_key(environ)
-        if environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"].startswith("/v1/") and self._rules.draining():
-            headers = {"Retry-After": "5", "Connection": "close"}
-            raise Refused(Problem(503, "the server is shutting down", None, "server_shutting_down", headers))
         if environ["REQUEST_METHOD"] in WITH_BODY and not environ["PATH_INFO"].startswith(SOCKET_PATH):
             self._take_body(environ)
 
@@ -87,9 +83,7 @@ class Gate:
         host = environ.get("HTTP_HOST", "")
         if host.lower() not in self._rules.hosts:
             shown = "".join(c for c in host[:80] if c.isprintable() and c not in "<>\"'&")
-            message = (
-                f"this server does not answer to the Host {shown!r}; --allow-host {shown or 'NAME'} allows it"
-            )
+            message = f"this server does not answer to the Host {shown!r}; --allow-host {shown or 'NAME'} allows it"
             raise Refused(Problem(421, message, None, "misdirected_request"))
 
     def _check_origin(self, environ: Environ) -> None:
@@ -244,5 +238,4 @@ _REASONS = {
     413: "Content Too Large",
     415: "Unsupported Media Type",
     421: "Misdirected Request",
-    503: "Service Unavailable",
 }

@@ -2,6 +2,7 @@
 
 Everything but the waits that still go on is a function of the folded events and the engine's status: two readers at the
 same (boot, seq) see the same figures, and at rest (nothing waits, nothing runs) nothing changes at all.
+All calls come from one thread (the web process's hub), and none of them yields.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from scheduler.settings import ModelSettings, SchedulerSettings, parse_pairs
 
 PREFIX = "BATCHSCOPE_"
 CONFIG_FILE = "batchscope.toml"
+OF_CLIENTS = ("BATCHSCOPE_API_KEY",)  # the key that a command or a load generator sends: no setting of the server
 
 
 def option(default: Any, help: str, *, choices: tuple[str, ...] = (), metavar: str = "") -> Any:
@@ -141,7 +142,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     known = {PREFIX + spec.name.upper(): spec.name for spec in fields(ServerSettings)}
-    given = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+    given = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in OF_CLIENTS}
     for name in given:
         if name not in known:
             raise SettingsError(f"unknown environment variable {name}; known: {', '.join(sorted(known))}", name)

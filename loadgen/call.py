@@ -55,7 +55,7 @@ def encode(path: str, host: str, body: bytes, headers: dict[str, str]) -> bytes:
 
 
 def perform(call: Call, pool: Pool, on_token: Callable[[bool], None] | None = None) -> Record:
-    """Make the call. `on_token(first)` is told of each token event. A killed greenlet's call is `incomplete`; it ends after that."""
+    """Make the call; `on_token(first)` is told of each token event. The call of a killed greenlet is `incomplete`."""
     sent = time.perf_counter()
     exchange = _Exchange(pool, on_token)
     timeout = gevent.Timeout(call.timeout_s, TimedOut)

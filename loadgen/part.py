@@ -55,8 +55,12 @@ class Part:
         return self.session.exhausted and self.recorder.totals.in_flight == 0
 
     def finish(self, seconds: float) -> None:
-        """Send no more, wait so long for what is in flight, give up the rest, hand over the records."""
+        """Send no more, wait so long for what is in flight, give up the rest, hand over the records.
+
+        A later call may shorten the wait; it returns when the first one is through.
+        """
         if self._finishing:
+            self.session.drain(seconds)
             self.finished.wait()
             return
         self._finishing = True

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import orjson
 
+from loadgen.library import load
 from loadgen.params import parse_pairs
-from loadgen.scenario import Scenario, load
+from loadgen.scenario import Scenario
 from loadgen.session import Job, Share
 from loadgen.target import Model, Target
 from loadgen.workload import Limits
@@ -104,7 +105,9 @@ def make(wishes: Wishes, target: Target, processes: Sequence[str], head_start_s:
 
 
 def _registration(wishes: Wishes, scenario: Scenario) -> dict[str, object]:
+    wanted = {"scheduler": dict(scenario.scheduler)} if scenario.scheduler else {}
     return {
+        **wanted,
         "external": True,
         "name": scenario.title,
         "scenario": scenario.name,
@@ -131,5 +134,3 @@ def write_run_file(plan: Plan, extra: Mapping[str, object]) -> None:
     folder = Path(plan.wishes.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_bytes(orjson.dumps(data, option=orjson.OPT_INDENT_2))
-
-

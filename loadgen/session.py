@@ -28,6 +28,7 @@ from loadgen.target import Model, Target
 from loadgen.workload import Ask, body_of, draw, draw_any, path_of, works
 
 CUT_S = 2.0
+POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Session:
         self._dispatchers: list[gevent.Greenlet] = []
         self._flying: set[gevent.Greenlet] = set()
         self._closed_k = job.share.index
+        self._until_drained = float("inf")
 
     def start(self) -> None:
         """Begin the open-loop streams; closed ones wait for users."""
@@ -101,12 +103,15 @@ class Session:
         self.stopping.set()
 
     def drain(self, seconds: float) -> bool:
-        """Stop sending and wait for what is in flight, so long at most; True if nothing is left."""
+        """Stop sending and wait for what is in flight, so long at most; True if nothing is left.
+
+        A second call while the first waits can only shorten it.
+        """
         self.stop()
-        until = time.perf_counter() + seconds
+        self._until_drained = min(self._until_drained, time.perf_counter() + seconds)
         gevent.joinall(self._dispatchers, timeout=seconds)
-        while self._flying and (left := until - time.perf_counter()) > 0:
-            gevent.sleep(min(left, 0.02))
+        while self._flying and time.perf_counter() < self._until_drained:
+            gevent.sleep(POLL_S)
         return not self._flying
 
     def cut(self) -> None:
@@ -147,7 +152,8 @@ class Session:
 
     def _probe_turn(self, stream: Stream) -> Callable[[int, Callable[[bool, Ask], None]], None]:
         def turn(k: int, on_token: Callable[[bool, Ask], None]) -> None:
-            ask = draw_any(stream, k * self.job.share.count + self.job.share.index, self.job.seed, self._nonce, self.job.model.limits)
+            mine = k * self.job.share.count + self.job.share.index
+            ask = draw_any(stream, mine, self.job.seed, self._nonce, self.job.model.limits)
             self._send(ask, None, lambda first: on_token(first, ask))
 
         return turn

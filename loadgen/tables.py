@@ -59,10 +59,10 @@ class Table:
         return int(self._typed(name, default, "int", low, high))
 
     def maybe_number(self, name: str, low: float | None = None) -> float | None:
-        return self.number(name, low=low) if name in self._data else self._absent(name)
+        return None if self._is_absent(name) else self.number(name, low=low)
 
     def maybe_integer(self, name: str, low: float | None = None) -> int | None:
-        return self.integer(name, low=low) if name in self._data else self._absent(name)
+        return None if self._is_absent(name) else self.integer(name, low=low)
 
     def numbers(self, name: str) -> tuple[float, ...]:
         items = self.items(name)
@@ -78,8 +78,9 @@ class Table:
     def _name(self, name: str) -> str:
         return f"{self.where}.{name}" if self.where else name
 
-    def _absent(self, name: str) -> None:
+    def _is_absent(self, name: str) -> bool:
         self._seen.add(name)
+        return name not in self._data
 
     def items(self, name: str) -> list[Any]:
         items = self._raw(name, [])
@@ -88,7 +89,13 @@ class Table:
         return items
 
     def _typed(
-        self, name: str, default: Any, kind: str, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()
+        self,
+        name: str,
+        default: Any,
+        kind: str,
+        low: float | None = None,
+        high: float | None = None,
+        choices: Sequence[str] = (),
     ) -> Value:
         return check_value(self._name(name), self._raw(name, default), kind, low, high, choices)
 

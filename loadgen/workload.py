@@ -17,7 +17,7 @@ from typing import Any
 from loadgen.scenario import Lengths, Mix, Scenario, Stream, Turn
 
 # Common words, each one token (with its leading blank) in GPT-2-like vocabularies; a full stop is one more.
-WORDS = (
+_TEXT = (
     "the a an this that each every some many few one two three river mountain valley forest garden village city street "
     "bridge harbor island ocean coast desert field farm market school library museum theater station engine machine wheel "
     "table window door wall roof floor lamp mirror clock paper letter story poem song music dance color light shadow morning "
@@ -32,7 +32,8 @@ WORDS = (
     "but or because while when after before under over near beside between across through around behind above inside outside "
     "with without from into toward along about during always never often sometimes today tomorrow again slowly quickly "
     "carefully together"
-).split()
+)
+WORDS = _TEXT.split()
 NONCE_WORDS = 6
 SENTENCE = 12
 BYTE_VOCABULARY = 1024  # a vocabulary below this size has a token for about every character

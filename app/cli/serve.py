@@ -27,7 +27,7 @@ def serve(argv: list[str]) -> int:
         return OK
     if "--check" in argv:
         return _check([word for word in argv if word not in ("--check", "--json")], environ, as_json="--json" in argv)
-    _become(argv, environ)
+    return _become(argv, environ)
 
 
 def _become(argv: list[str], environ: dict[str, str]) -> NoReturn:

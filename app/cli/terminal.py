@@ -56,6 +56,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def say(text: str) -> None:
+    """A remark for people, on standard error, so that standard output is the answer alone."""
+    print(text, file=sys.stderr, flush=True)
+
+
 class ProgressLine:
     """One line that is written over; nothing at all where the stream is no terminal."""
 

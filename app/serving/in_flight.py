@@ -126,9 +126,9 @@ class Answer:
         """Until the end; False when the client left before."""
         return self.stream.wait(lambda: self.over)
 
-    def body(self, flush_headers: Callable[[], None], on_lost: Callable[[str], None]) -> Iterator[bytes]:
+    def body(self, flush_headers: Callable[[], None]) -> Iterator[bytes]:
         """The WSGI body of a streamed answer."""
-        return self.stream.body(flush_headers, on_lost)
+        return self.stream.body(flush_headers)
 
     # ---- told by others
 

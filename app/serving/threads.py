@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import gevent
 from gevent import monkey
+from gevent.event import AsyncResult
 from gevent.hub import get_hub
 from gevent.threadpool import ThreadPool
 
@@ -33,6 +34,20 @@ def new_lock() -> Any:
 def new_queue() -> Any:
     """An unbounded queue.SimpleQueue that native threads can block on; `put` never blocks, so greenlets may call it."""
     return monkey.get_original("queue", "SimpleQueue")()
+
+
+def wait_for(begin: Callable[[Callable[[Any, Exception | None], object]], object]) -> Any:
+    """Call `begin(done)` and sleep green until `done(result, error)` is called in a greenlet; its result, or its error raised."""
+    came: AsyncResult = AsyncResult()
+
+    def done(result: Any, error: Exception | None) -> None:
+        if error is None:
+            came.set(result)
+        else:
+            came.set_exception(error)
+
+    begin(done)
+    return came.get()
 
 
 class Pool:

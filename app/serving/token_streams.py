@@ -85,25 +85,17 @@ class TokenStream:
             return True
         return False
 
-    def body(self, flush_headers: Callable[[], None], on_lost: Callable[[str], None]) -> Iterator[bytes]:
+    def body(self, flush_headers: Callable[[], None]) -> Iterator[bytes]:
         """The WSGI body: sends the headers, then lets the dispatcher write; yields nothing itself."""
         try:
-            try:
-                flush_headers()
-                self._begin()
-                self._drain_until_ended()
-            except OSError:
-                self.lost = self.lost or "client_gone"
-            if self.lost is not None:  # no last chunk: the client must not take this for a whole answer
-                raise ConnectionAbortedError(self.lost)
-            yield from ()
-        except GeneratorExit:
-            self.lost = self.lost or "client_gone"
-            raise
-        finally:
-            self.close()
-            if self.lost is not None:
-                on_lost(self.lost)
+            flush_headers()
+            self._begin()
+            self._drain_until_ended()
+        except OSError:
+            self._lose("client_gone")
+        if self.lost is not None:  # no last chunk: the client must not take this for a whole answer
+            raise ConnectionAbortedError(self.lost)
+        yield from ()
 
     def close(self) -> None:
         """Stop watching the socket."""

@@ -1,7 +1,7 @@
 """Rows of load runs: made, moved along their life, deleted. Writing functions are jobs for the Writer; no thread here.
 
-pending → running → draining → finished | failed | stopped. Invariant: `status` moves along LAWFUL only; a run that has
-ended keeps its status, its verdict may still be set.
+pending → running → draining → finished | failed | stopped, forward only.
+Invariant: `status` moves along LAWFUL only; a run that has ended keeps its status, its verdict may still be set.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.store.instants import iso
 from app.store.models import client_requests, request_events, requests, runs
 
 LAWFUL: dict[str, tuple[str, ...]] = {
-    "pending": ("running", "failed", "stopped"),
+    "pending": ("running", "draining", "finished", "failed", "stopped"),  # a short one may end before it was seen to run
     "running": ("draining", "finished", "failed", "stopped"),
     "draining": ("finished", "failed", "stopped"),
     "finished": (),

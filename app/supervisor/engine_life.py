@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from scheduler.core.events import EVENT_TYPES, StepCompleted
@@ -126,12 +127,16 @@ class EngineLife:
         """Does it take requests?"""
         return self.status.state == "up"
 
+    def current(self) -> dict[str, Any]:
+        """The scheduler settings in effect; empty before the first life is ready."""
+        return dict(self.status.settings)
+
     # ---- what the web asks of it
 
     def submit(self, submits: Iterable[Submit]) -> None:
         """Send sequences. When the engine is gone this very moment they are sent to the next one by `on_gone`."""
         for submit in submits:
-            self._try(lambda client, submit=submit: client.submit(submit))
+            self._try(partial(_submit, submit))
 
     def abort(self, ids: list[str], detail: str) -> bool:
         """Ask for the end of sequences; False when there is no engine to ask."""
@@ -264,3 +269,7 @@ class EngineLife:
 
     def _take_reply(self, reply: Reply) -> None:
         self.status.settings, self.status.version, self.status.paused = dict(reply.settings), reply.version, reply.paused
+
+
+def _submit(submit: Submit, client: Client) -> None:
+    client.submit(submit)

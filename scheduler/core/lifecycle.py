@@ -77,6 +77,8 @@ class Lifecycle:
         )  # fmt: skip
         r.number = event.seq
         self.timeouts.add(r)
+        if not self.waiting and self.clocks.reason is not WaitReason.PAUSED:
+            self.clocks.switch(WaitReason.STEP, now)  # nobody waits, so nothing holds it back that is known of
         self._wait(r, now)
         return event
 

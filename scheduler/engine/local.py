@@ -96,17 +96,26 @@ class LocalEngine:
             else:
                 self._on_message(received)
 
+    def _take(self, service: EngineService) -> list[bytes | None]:
+        """The commands that have come; waits for one when there is nothing else to do."""
+        taken: list[bytes | None] = []
+        try:
+            if service.idle:
+                taken.append(self._commands.get(timeout=service.patience))
+            while True:
+                taken.append(self._commands.get_nowait())
+        except queue.Empty:
+            return taken
+
     def _serve(self, service: EngineService) -> None:
         to_engine = Unframer(to_engine=True)
         try:
             while not service.stopping:
-                while service.idle or not self._commands.empty():
-                    if (data := self._commands.get()) is None:
+                for data in self._take(service):
+                    if data is None:
                         return
                     for message in to_engine.feed(data):
                         service.handle(message)
-                    if service.stopping:
-                        return
                 service.step()
         finally:
             self._replies.fail()

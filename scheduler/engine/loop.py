@@ -69,6 +69,10 @@ class EngineLoop:
         for request_id in ids:
             self._report(self.scheduler.abort(request_id, self.clock.now(), detail))
 
+    def expire(self) -> None:
+        """End those whose time is over; for a held engine, since every step does it too."""
+        self._report(self.scheduler.expire(self.clock.now()))
+
     def change(self, changes: Mapping[str, Any], expected: int | None) -> None:
         """Change settings between two steps; raises SettingsError (VersionConflict when `expected` is stale)."""
         if expected is not None and expected != self.version:

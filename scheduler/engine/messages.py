@@ -9,6 +9,7 @@ Invariant: decode(encode(m)) == m for every message; nothing here can execute wh
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -210,7 +211,8 @@ def unpack_event(row: list[Any]) -> Event:
         for name, make in _REVIVE.items():
             if name in values and values[name] is not None:
                 values[name] = make(values[name])
-        return kind(**values)
+        event: Event = kind(**values)
+        return event
     except (IndexError, ValueError, TypeError) as error:
         raise ProtocolError(f"cannot read an event: {error}") from error
 
@@ -223,7 +225,7 @@ def _pairs(value: Any) -> tuple[tuple[str, object], ...]:
     return tuple((name, item) for name, item in value)
 
 
-_REVIVE = {
+_REVIVE: dict[str, Callable[[Any], Any]] = {
     "reason": FinishReason,
     "cause": WaitReason,
     "binding": WaitReason,

@@ -58,13 +58,12 @@ def serve(pair: Pair, service: EngineService, early: deque[Any]) -> None:
         if service.idle and not collected:
             gc.collect()
             collected = True
-        for message in pair.read(None if blocked else 0 if ran else _NOTHING_RAN_S):
+        for message in pair.read(service.patience if blocked else 0 if ran else _NOTHING_RAN_S):
             service.handle(message)
-        if not pair.full and not service.idle:
-            ran = service.step()
-            collected = False
-        else:
-            ran = True
+        if pair.full:
+            continue
+        collected = collected and service.idle
+        ran = service.step() or service.idle
     pair.drain(1.0)
 
 

@@ -34,6 +34,8 @@ from scheduler.errors import ProtocolError, SettingsError
 from scheduler.runners.base import Runner
 from scheduler.settings import ModelSettings
 
+HELD_TICK_S = 0.25
+
 
 class EngineService:
     """One engine life. `put` sends a message; `wall` and `mono` read the two clocks, ns."""
@@ -85,9 +87,15 @@ class EngineService:
         """Nothing may be done until a command comes."""
         return self.loop.scheduler.idle or (self.loop.paused and not self._steps_allowed)
 
+    @property
+    def patience(self) -> float | None:
+        """Seconds that an idle engine may wait for a command; a held one has time-outs to keep."""
+        return HELD_TICK_S if self.loop.paused and not self.loop.scheduler.idle else None
+
     def step(self) -> bool:
         """One step if there is work and no hold; True when a step ran."""
         if self.idle:
+            self.loop.expire()
             return False
         if self.loop.paused:
             self._steps_allowed -= 1

@@ -178,6 +178,18 @@ def test_a_held_engine_runs_one_step_at_a_time():
     assert [reply.token for reply in engine.replies()] == [1, 2, 3]
 
 
+def test_a_held_engine_keeps_time_outs():
+    engine = Engine()
+    engine.service.handle(Hold(1, "pause"))
+    ids = array("I", range(8)).tobytes()
+    engine.service.handle(Submit("late", ids, SamplingParams(), 0, timeout_at=1))
+    assert engine.service.patience is not None
+    assert engine.service.step() is False
+    [finished] = engine.events(RequestFinished)
+    assert (finished.id, finished.reason) == ("late", FinishReason.TIMEOUT)
+    assert engine.service.patience is None
+
+
 def test_shutdown_ends_what_is_open_and_says_why():
     engine = Engine()
     engine.submit("a")

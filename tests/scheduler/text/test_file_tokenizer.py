@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ KNOWN = {
     "  leading spaces": [216, 2899, 5600],
     "Write a haiku about the ocean.\n": [19161, 253, 421, 30614, 563, 260, 5065, 30, 198],
 }
-# The published vocabulary has no token for these bytes: characters beyond plane 3 and some that UTF-8 never uses.
-UNTRAINED = bytes([*range(0xC0, 0xC2), *range(0xF1, 0x100)])
+# The published vocabulary has no token for these bytes: some controls, planes 4 to 11, and what UTF-8 never uses.
+UNTRAINED = bytes([0x04, 0x06, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)])
 
 
 @pytest.mark.parametrize(("text", "ids"), KNOWN.items())
@@ -66,11 +67,9 @@ def test_random_ids_stream_as_the_library_decodes_them(
     assert out == (whole[: min(ends)] if ends else whole)
 
 
-_BACKENDS: dict[str, Tokenizer] = {}
-
-
+@cache
 def _backend(path: str) -> Tokenizer:
-    return _BACKENDS.setdefault(path, Tokenizer.from_file(path))
+    return Tokenizer.from_file(path)
 
 
 def test_name_sizes_and_ends_come_from_the_files(smollm: Text) -> None:

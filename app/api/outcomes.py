@@ -1,0 +1,72 @@
+"""How a request's end is told outside: RequestFinished, storage errors and crashes → problems. Pure.
+
+Invariant: what can pass by itself is 503 with Retry-After; what cannot carries x-should-retry: false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.api.errors import NO_RETRY, Problem
+from app.api.openai_parse import CHAT
+from app.store.errors import StoreBusy
+from scheduler.core.events import RequestFinished
+from scheduler.core.request import FinishReason
+
+GONE = Problem(499, "the client closed the connection", None, "client_gone")
+
+
+def explainer(endpoint: str) -> Callable[[RequestFinished], Problem]:
+    """What an end that is not `stop` or `length` means to the client of `endpoint`."""
+    param = "messages" if endpoint == CHAT else "prompt"
+
+    def explain(event: RequestFinished) -> Problem:
+        detail = event.detail or "internal"
+        if event.reason is FinishReason.REJECTED:
+            return _rejected(event, detail, param)
+        if event.reason is FinishReason.TIMEOUT:
+            return Problem(504, "the request's time-out passed before it was finished", "timeout_ms", "timeout", NO_RETRY)
+        if event.reason is FinishReason.ABORT:
+            return _aborted(detail)
+        return Problem(500, f"the request failed in the engine: {detail}", None, detail)
+
+    return explain
+
+
+def storage(error: Exception) -> Problem:
+    """The row could not be made durable, so the request was not accepted."""
+    code = "storage_busy" if isinstance(error, StoreBusy) else "storage_full"
+    return Problem(503, "the request could not be recorded, so it was not accepted", None, code, {"Retry-After": "5"})
+
+
+def crashed() -> Problem:
+    """The engine died under a request that had begun to answer."""
+    return Problem(500, "the engine died; what was generated so far is lost", None, "engine_crash")
+
+
+def shutting_down() -> Problem:
+    """The server is on its way down."""
+    return Problem(503, "the server is shutting down", None, "server_shutting_down", {"Retry-After": "5"})
+
+
+def _rejected(event: RequestFinished, detail: str, param: str) -> Problem:
+    tokens = event.prompt_tokens
+    refusals = {
+        "context_length": Problem(
+            400, f"the prompt ({tokens} tokens) does not fit the context", param, "context_length_exceeded"
+        ),
+        "kv_capacity": Problem(400, f"the prompt ({tokens} tokens) can never fit the KV cache", param, "exceeds_kv_capacity"),
+        "empty_prompt": Problem(400, "the prompt has no token", param, "invalid_value"),
+        "max_tokens": Problem(400, "max_tokens must be at least 1", "max_tokens", "integer_below_min_value"),
+    }
+    if detail in refusals:
+        return refusals[detail]
+    return Problem(503, "the queue is full", None, "server_overloaded", {"Retry-After": "1"})
+
+
+def _aborted(detail: str) -> Problem:
+    if detail == "shutdown":
+        return shutting_down()
+    if detail in ("client_gone", "slow_client"):
+        return GONE
+    return Problem(409, "the request was cancelled by an operator", None, "cancelled", NO_RETRY)

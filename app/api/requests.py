@@ -1,0 +1,109 @@
+"""GET /api/requests and what belongs to it: history, steps, bars, exports. Translates HTTP to questions, no more.
+
+`flask.current_app.extensions["batchscope"]` offers `queries` and `run_native(function, *args)`, which runs a function on a
+native thread and waits green: no question of the records is answered on the hub.
+Invariant: a wrong parameter is a 400 naming it, an absent request a 404, both in the error shape of every API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, cast
+
+import orjson
+from flask import Blueprint, Response, current_app, request
+
+from app.api.errors import bad, not_found
+from app.store import export
+from app.store.detail import detail_json
+from app.store.errors import QueryError
+from app.store.queries import Queries, requests_json
+from app.store.segments import segments_json
+from app.store.step_rows import steps_json
+from app.store.summary import summary_json
+
+requests_api = Blueprint("requests_api", __name__)
+
+
+class Reader(Protocol):
+    """The part of the running server that this blueprint needs."""
+
+    @property
+    def queries(self) -> Queries: ...
+
+    @property
+    def run_native(self) -> Callable[..., Any]: ...
+
+
+def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """The answer to a question; a wrong parameter becomes a 400 that names it."""
+    reader = _reader()
+    try:
+        return reader.run_native(reader.queries.ask, function, *args)
+    except QueryError as error:
+        raise bad(error.message, error.param) from error
+
+
+@requests_api.get("/api/requests")
+def list_requests() -> Response:
+    """A page of requests: {items, next_cursor, total, total_exact}."""
+    return _json(ask(requests_json, params()))
+
+
+@requests_api.get("/api/requests/summary")
+def summary() -> Response:
+    """Counts, exact percentiles and a histogram of the same filters."""
+    return _json(ask(summary_json, params()))
+
+
+@requests_api.get("/api/requests/<request_id>")
+def one_request(request_id: str) -> Response:
+    """One lifecycle: row, events, slices, batch mates, what the client saw."""
+    found = ask(detail_json, request_id)
+    if found is None:
+        raise not_found(f"request {request_id!r}", "request_not_found")
+    return _json(found)
+
+
+@requests_api.get("/api/steps")
+def steps() -> Response:
+    """Steps, columnar."""
+    return _json(ask(steps_json, params()))
+
+
+@requests_api.get("/api/segments")
+def segments() -> Response:
+    """Timeline bars, columnar."""
+    return _json(ask(segments_json, params()))
+
+
+@requests_api.get("/api/export/requests.<form>")
+def export_requests(form: str) -> Response:
+    """The filtered set, streamed page by page."""
+    reader = _reader()  # now: the pages are fetched after the view has returned
+    fetch = partial(reader.run_native, reader.queries.export_page)
+    try:
+        pieces = export.stream(form, fetch, params())
+    except QueryError as error:
+        raise bad(error.message, error.param) from error
+    headers = {"Content-Disposition": f'attachment; filename="requests.{form}"'}
+    return Response(pieces, headers=headers, content_type=export.MEDIA[form])
+
+
+def params() -> dict[str, str]:
+    """The query string; a parameter given twice is a 400, never the first or the last of them in silence."""
+    found = {}
+    for name, values in request.args.lists():
+        if len(values) > 1:
+            raise bad(f"{name} is given {len(values)} times", name)
+        found[name] = values[0]
+    return found
+
+
+def _reader() -> Reader:
+    return cast(Reader, current_app.extensions["batchscope"])
+
+
+def _json(value: Any) -> Response:
+    return Response(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")

@@ -1,0 +1,147 @@
+"""Load runs over HTTP: scenarios, runs, what their generators saw, reports. Knows no child process and no table.
+
+Invariant: client_requests is idempotent; everything that writes goes through the writer and is answered after its commit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import orjson
+from flask import Blueprint, Response, request
+
+from app.api import fields
+from app.api.decode import decode_lines, decode_object
+from app.api.errors import bad, conflict, not_found, unavailable
+from app.extensions import parts
+from app.store import client_rows
+from app.store import runs as run_rows
+from app.store.errors import QueryError, StoreError
+from app.supervisor import scenarios
+from app.supervisor.load_runs import Asked, RunActive
+from scheduler.errors import EngineGone
+
+runs = Blueprint("runs", __name__, url_prefix="/api")
+
+_FIELDS = frozenset({"scenario", "external", "name", "set", "seed", "scheduler", "processes"})
+
+
+@runs.get("/scenarios")
+def list_scenarios() -> Response:
+    """The library."""
+    return _json({"items": [scenarios.describe(name) for name in scenarios.names()]})
+
+
+@runs.get("/scenarios/<name>")
+def show_scenario(name: str) -> Response:
+    """One scenario with its parameters."""
+    if name not in scenarios.names():
+        raise not_found(f"the scenario {name[:64]!r}")
+    return _json(scenarios.describe(name))
+
+
+@runs.post("/runs")
+def start() -> Response:
+    """Begin a run of ours, or register one whose generator is somebody else's."""
+    here = parts()
+    asked = _asked(decode_object(request.get_data(cache=False)))
+    if not asked.external and not here.engine.up:
+        raise unavailable(f"the engine is {here.engine.status.state}", "engine_loading", 2.0)
+    try:
+        run = here.load_runs.start(asked)
+    except RunActive as error:
+        raise conflict(error.message, "run_active") from error
+    except EngineGone as error:
+        raise unavailable(error.message, "engine_down", 2.0) from error
+    return _json(run, 201)
+
+
+@runs.get("/runs")
+def list_runs() -> Response:
+    """Newest first."""
+    size = request.args.get("limit", "100")
+    if not (size.isascii() and size.isdigit() and 1 <= int(size[:6]) <= 1000):
+        raise bad("limit must be between 1 and 1000", "limit", "invalid_value")
+    return _json(_found(parts().run_native, parts().queries.runs, int(size), request.args.get("before") or None))
+
+
+@runs.get("/runs/<run_id>")
+def show_run(run_id: str) -> Response:
+    """One run."""
+    return _json(_found(parts().run_native, parts().queries.run, run_id))
+
+
+@runs.post("/runs/<run_id>/stop")
+def stop(run_id: str) -> Response:
+    """End the active run; what is in flight is kept as incomplete. Stopping a run that has ended changes nothing."""
+    here = parts()
+    _found(here.run_native, here.queries.run, run_id)
+    here.load_runs.stop(run_id)
+    return _json(_found(here.run_native, here.queries.run, run_id))
+
+
+@runs.delete("/runs/<run_id>")
+def delete(run_id: str) -> Response:
+    """Forget a run that has ended, its requests and their events."""
+    here = parts()
+    if here.load_runs.active == run_id:
+        raise conflict(f"run {run_id} is active: stop it first", "run_active")
+    return _json({"deleted": run_id, "requests": _found(here.job, partial(run_rows.remove, run_id=run_id))})
+
+
+@runs.post("/runs/<run_id>/client_requests")
+def client_requests(run_id: str) -> Response:
+    """What a load generator saw, NDJSON."""
+    here = parts()
+    _found(here.run_native, here.queries.run, run_id)
+    rows = [client_rows.row(run_id, line) for line in decode_lines(request.get_data(cache=False))]
+    return _json(here.job(partial(client_rows.add, run=run_id, rows=rows)) if rows else {"accepted": 0, "duplicates": 0})
+
+
+@runs.get("/runs/<run_id>/report")
+def report(run_id: str) -> Response:
+    """The report, computed from the rows as they are now."""
+    return _json(_found(parts().run_native, parts().queries.report, run_id))
+
+
+@runs.get("/compare")
+def compare() -> Response:
+    """Runs side by side."""
+    ids = [run_id for run_id in request.args.get("runs", "").split(",") if run_id]
+    return _json(_found(parts().run_native, parts().queries.compare, ids))
+
+
+def _asked(body: dict[str, Any]) -> Asked:
+    fields.refuse_unknown(body, _FIELDS)
+    external = fields.boolean(body, "external") or False
+    scenario = fields.string(body, "scenario", 64, shortest=1)
+    if scenario is None and not external:
+        raise fields.missing("scenario")
+    return Asked(
+        scenario=scenario,
+        external=external,
+        name=fields.string(body, "name", 200),
+        set=fields.mapping(body, "set") or {},
+        seed=fields.integer(body, "seed", 0, 2**63 - 1) or 0,
+        scheduler=fields.mapping(body, "scheduler") or {},
+        processes=fields.integer(body, "processes", 1, 64) or 1,
+    )
+
+
+def _found(call: Any, *args: Any) -> Any:
+    """call(*args), where a run that does not exist is a 404 and an unlawful state a 409."""
+    try:
+        return call(*args)
+    except QueryError as error:
+        if error.param == "run":
+            raise not_found(error.message.removesuffix("."), "run_not_found") from error
+        raise
+    except StoreError as error:
+        if error.param in ("run", "status"):
+            raise conflict(error.message, "run_active") from error
+        raise
+
+
+def _json(body: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS), status, content_type="application/json")

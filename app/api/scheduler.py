@@ -1,0 +1,94 @@
+"""Control of the scheduler: its settings, its catalog of policies, and the hold. Knows no request.
+
+Invariant: a change applies between two steps and only on top of the version that its author saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from flask import Blueprint, Response, request
+
+from app.api import fields
+from app.api.decode import decode_object
+from app.api.errors import bad, conflict, not_found, unavailable
+from app.extensions import Parts, parts
+from scheduler.core.policies.catalog import CATALOG
+from scheduler.engine.messages import Reply
+from scheduler.errors import EngineGone
+from scheduler.settings import describe
+
+scheduler = Blueprint("scheduler", __name__, url_prefix="/api/scheduler")
+
+
+@scheduler.get("")
+def show() -> Response:
+    """Settings in effect, their version, the table of settings, the catalog of policies."""
+    return _json(_state(parts()))
+
+
+@scheduler.patch("")
+def change() -> Response:
+    """Change settings live. `version`, when given, must be the one in effect."""
+    here = parts()
+    body = decode_object(request.get_data(cache=False))
+    expected = fields.integer(body, "version", 0, 1 << 31)
+    changes = {name: value for name, value in body.items() if name != "version"}
+    if not changes:
+        raise bad("name at least one setting to change", None, "missing_required_parameter")
+    try:
+        reply = here.engine.patch(changes, expected)
+    except EngineGone as error:
+        raise unavailable(error.message, "engine_down", 2.0) from error
+    _check(reply)
+    return _json(_state(here))
+
+
+@scheduler.post("/<what>")
+def hold(what: str) -> Response:
+    """pause, step or resume."""
+    here = parts()
+    if what not in ("pause", "step", "resume"):
+        raise not_found(f"/api/scheduler/{what[:40]}", "unknown_url")
+    if what == "step" and not here.engine.status.paused:
+        raise conflict("the scheduler is not paused; a single step needs a pause first", "not_paused")
+    try:
+        _check(here.engine.hold(what))
+    except EngineGone as error:
+        raise unavailable(error.message, "engine_down", 2.0) from error
+    return _json(_state(here))
+
+
+def _check(reply: Reply) -> None:
+    if reply.error == "conflict":
+        raise conflict(reply.message, "version_conflict", "version")
+    if reply.error is not None:
+        raise bad(reply.message, reply.param, "invalid_value")
+
+
+def _state(here: Parts) -> dict[str, Any]:
+    status = here.engine.status
+    catalog = [
+        {
+            "name": info.name,
+            "help": info.help,
+            "params": [asdict(param) for param in info.params],
+            "guarantee": info.guarantee,
+            "source": info.source,
+        }
+        for info in CATALOG.values()
+    ]
+    return {
+        "engine": "paused" if here.engine.up and status.paused else status.state,
+        "paused": status.paused,
+        "version": status.version,
+        "settings": status.settings,
+        "table": describe(),
+        "policies": catalog,
+    }
+
+
+def _json(body: Any) -> Response:
+    return Response(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")

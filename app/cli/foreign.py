@@ -1,0 +1,74 @@
+"""Load a server that is not ours: spawn `python -m loadgen`, show its progress, print what the client saw.
+
+Knows the generator's command line and lines, imports nothing of it. Invariant: the child has ended when this returns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from app.cli.failures import FAILED, OK, CommandError
+from app.cli.report_text import report_text
+from app.cli.terminal import ProgressLine, print_json, say
+
+MODULE = [sys.executable, "-m", "loadgen"]
+
+
+def load_foreign(options: argparse.Namespace) -> int:
+    """Run the generator against `options.url`; the exit code."""
+    folder = options.out or Path(tempfile.mkdtemp(prefix="batchscope-load-"))
+    command = [*MODULE, f"--scenario={options.scenario}", f"--url={options.url}", f"--seed={options.seed}"]
+    command += [f"--processes={options.processes}", f"--out={folder}", *(f"--set={pair}" for pair in options.set)]
+    say(f"loading {options.url}, a server that is not ours; its rows go to {folder / 'requests.jsonl'}")
+    code = _follow(command)
+    report = _report(folder)
+    if options.out:
+        (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    print_json(report) if options.json else print(report_text(report))
+    return OK if code == 0 else FAILED
+
+
+def _follow(command: list[str]) -> int:
+    """Show the child's progress until it ends. In a group of its own, it is told of Ctrl-C by us alone, once."""
+    line = ProgressLine()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
+        assert child.stdout is not None
+        while True:
+            try:
+                for said in child.stdout:
+                    _show(line, said)
+                break
+            except KeyboardInterrupt:
+                say("\nstopping; what there is is kept")
+                child.send_signal(signal.SIGTERM)
+        code = child.wait()
+    line.end()
+    return code
+
+
+def _show(line: ProgressLine, said: str) -> None:
+    try:
+        figures: Any = json.loads(said)
+    except ValueError:
+        say(said.rstrip())
+        return
+    if isinstance(figures, dict) and figures.get("type") == "progress":
+        counts = ", ".join(f"{figures.get(name, 0)} {name}" for name in ("sent", "ok", "failed", "refused", "in_flight"))
+        line.show(None, f"{figures.get('t', 0):.0f} s  {counts.replace('_', ' ')}")
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    if not (folder / "requests.jsonl").exists():
+        raise CommandError("the load generator wrote no rows: see its messages above")
+    made = subprocess.run([*MODULE, f"--report={folder}"], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise CommandError(f"no report could be made: {made.stderr.strip()}")
+    report: dict[str, Any] = json.loads(made.stdout)
+    return report

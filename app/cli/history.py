@@ -1,0 +1,182 @@
+"""The commands of history: runs, report, compare, requests. Reads and prints; only `runs delete` changes anything.
+
+Knows no table of the database. Invariant: with --json the answer is printed as the API gives it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from app.cli.failures import OK, USAGE, CommandError
+from app.cli.records import all_requests, records
+from app.cli.report_text import comparison_text, report_text
+from app.cli.request_text import COLUMNS, flat, request_text, table_row
+from app.cli.server import Server, client_key, holding
+from app.cli.settings import server_settings
+from app.cli.terminal import print_json, table
+
+EXACT = ("run", "tenant", "kind", "policy", "model", "endpoint", "detail", "client-request-id")
+MEASURES = ("ttft-ms", "tpot-ms", "queue-ms", "e2e-ms", "prompt-tokens", "cached-tokens", "output-tokens", "preemptions")
+FILTERS = {
+    "state": "waiting, running, preempted or finished; several with commas",
+    "finish": "stop, length, abort, timeout, rejected or error; several with commas",
+    "wait": "those that waited for this reason at all, as kv_blocks",
+    "top-wait": "those that waited longest for this reason",
+    "since": "received at or after this ISO 8601 instant",
+    "until": "received before this ISO 8601 instant",
+}
+TABLE_LIMIT = 50
+
+
+def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """`requests [filters]` and `requests show ID`."""
+    for name in EXACT:
+        parser.add_argument(f"--{name}", help=f"those with this {name.replace('-', ' ')}")
+    for name, help in FILTERS.items():
+        parser.add_argument(f"--{name}", help=help)
+    for name in MEASURES:
+        parser.add_argument(f"--min-{name}", metavar="N", help=argparse.SUPPRESS)
+        parser.add_argument(f"--max-{name}", metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--sort", metavar="KEY", help="received, priority or a measure; -KEY for descending (default: -received)"
+    )
+    parser.add_argument(
+        "--limit", type=_positive, metavar="N", help=f"at most so many (default: {TABLE_LIMIT}; csv, jsonl: all)"
+    )
+    parser.add_argument("--format", choices=("table", "csv", "jsonl"), default="table", help="how to print (default: table)")
+    parser.epilog = f"Also --min-M and --max-M for each measure M: {', '.join(MEASURES)}."
+    parser.set_defaults(act=list_requests)
+    show = parser.add_subparsers(title="subcommands", metavar="").add_parser(
+        "show", parents=[common], help="one request, whole", description="One request: its times, waits, events and slices."
+    )
+    show.add_argument("id", help="its id, as req_…")
+    show.set_defaults(act=show_request)
+
+
+def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """`runs` and `runs delete RUN…`."""
+    parser.add_argument(
+        "--limit", type=_positive, default=TABLE_LIMIT, metavar="N", help="at most so many (default: %(default)s)"
+    )
+    parser.set_defaults(act=list_runs)
+    delete = parser.add_subparsers(title="subcommands", metavar="").add_parser(
+        "delete", parents=[common], help="delete runs, their requests and events", description="Needs a server that is running."
+    )
+    delete.add_argument("run", nargs="+", help="id of a run")
+    delete.set_defaults(act=delete_runs)
+
+
+def list_requests(options: argparse.Namespace) -> int:
+    """Requests by filters."""
+    names = [*EXACT, *FILTERS, *(f"{end}-{name}" for end in ("min", "max") for name in MEASURES), "sort"]
+    given = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in names}
+    asked = {name: value for name, value in given.items() if value is not None}
+    source = records(server_settings(options), options.url)
+    if options.json:
+        print_json(source.requests(asked | {"limit": str(options.limit or TABLE_LIMIT)}))
+        return OK
+    rows = all_requests(source, asked, options.limit or (TABLE_LIMIT if options.format == "table" else None))
+    FORMATS[options.format](rows)
+    return OK
+
+
+def show_request(options: argparse.Namespace) -> int:
+    """One request."""
+    found = records(server_settings(options), options.url).request(options.id)
+    if options.json:
+        print_json(found)
+    else:
+        print(request_text(found))
+    return OK
+
+
+def list_runs(options: argparse.Namespace) -> int:
+    """Load runs, newest first."""
+    answer = records(server_settings(options), options.url).runs(options.limit)
+    if options.json:
+        print_json(answer)
+        return OK
+    columns = [("started", "started"), ("id", "run"), ("scenario", "scenario"), ("status", "status"), ("verdict", "verdict")]
+    columns += [("sent", "sent"), ("ok", "ok"), ("failed", "failed"), ("refused", "refused")]
+    rows = [{**(item.get("progress") or {}), **item, "started": _instant(item["started"])} for item in answer["items"]]
+    print(table(rows, columns) if rows else "no runs yet: `batchscope load first_look` makes one")
+    return OK
+
+
+def show_report(options: argparse.Namespace) -> int:
+    """The report of a run."""
+    report = records(server_settings(options), options.url).report(options.run)
+    if options.json:
+        print_json(report)
+    else:
+        print(report_text(report))
+    return OK
+
+
+def compare_runs(options: argparse.Namespace) -> int:
+    """Runs side by side."""
+    if len(options.run) < 2:
+        raise CommandError("compare needs two runs or more", USAGE)
+    answer = records(server_settings(options), options.url).compare(options.run)
+    if options.json:
+        print_json(answer)
+    else:
+        print(comparison_text(answer))
+    return OK
+
+
+def delete_runs(options: argparse.Namespace) -> int:
+    """Delete runs; the server does it, since it alone writes."""
+    settings = server_settings(options)
+    server = Server(options.url, client_key()) if options.url else holding(settings.directory, client_key())
+    if server is None:
+        raise CommandError(f"no server holds {settings.directory}; start one with `batchscope serve`, it deletes the runs")
+    answers = {run: server.delete(f"/api/runs/{quote(run, safe='')}") for run in options.run}
+    if options.json:
+        print_json(answers)
+    else:
+        print("\n".join(f"deleted {run}" for run in answers))
+    return OK
+
+
+def _print_table(rows: Iterable[Mapping[str, Any]]) -> None:
+    shown = [table_row(row) for row in rows]
+    print(table(shown, COLUMNS) if shown else "no such requests")
+
+
+def _print_csv(rows: Iterable[Mapping[str, Any]]) -> None:
+    writer = None
+    for row in map(flat, rows):
+        if writer is None:
+            writer = csv.DictWriter(sys.stdout, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def _print_lines(rows: Iterable[Mapping[str, Any]]) -> None:
+    for row in rows:
+        print(json.dumps(row, ensure_ascii=False))
+
+
+FORMATS: dict[str, Callable[[Iterable[Mapping[str, Any]]], None]] = {
+    "table": _print_table,
+    "csv": _print_csv,
+    "jsonl": _print_lines,
+}
+
+
+def _instant(text: str | None) -> str | None:
+    return None if text is None else text[:19].replace("T", " ")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value

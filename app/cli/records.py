@@ -1,0 +1,124 @@
+"""Where history comes from: the server that holds the data directory, or the database itself. One interface, two sources.
+
+Knows the routes and the queries, no table. Invariant: the database is opened for reading only while no live server holds
+the data directory, and for writing only under the directory's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from app.cli.failures import USAGE, CommandError
+from app.cli.server import Server, client_key, holding
+from app.settings import ServerSettings
+from app.store import migrate
+from app.store.database import is_sqlite
+from app.store.errors import QueryError
+from app.store.queries import Queries
+
+DATABASE = "batchscope.sqlite3"
+PAGE = 1000
+
+
+class Records(Protocol):
+    """What the commands of history ask."""
+
+    def runs(self, limit: int) -> dict[str, Any]: ...
+    def report(self, run: str) -> dict[str, Any]: ...
+    def compare(self, runs: list[str]) -> dict[str, Any]: ...
+    def requests(self, filters: Mapping[str, str]) -> dict[str, Any]: ...
+    def request(self, request_id: str) -> dict[str, Any]: ...
+
+
+class ServerRecords:
+    """Over HTTP."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def runs(self, limit: int) -> dict[str, Any]:
+        return _object(self._server.get("/api/runs", {"limit": limit}))
+
+    def report(self, run: str) -> dict[str, Any]:
+        return _object(self._server.get(f"/api/runs/{quote(run, safe='')}/report"))
+
+    def compare(self, runs: list[str]) -> dict[str, Any]:
+        return _object(self._server.get("/api/compare", {"runs": ",".join(runs)}))
+
+    def requests(self, filters: Mapping[str, str]) -> dict[str, Any]:
+        return _object(self._server.get("/api/requests", filters))
+
+    def request(self, request_id: str) -> dict[str, Any]:
+        return _object(self._server.get(f"/api/requests/{quote(request_id, safe='')}"))
+
+
+class StoredRecords:
+    """From the database."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def runs(self, limit: int) -> dict[str, Any]:
+        return self._queries.runs(limit)
+
+    def report(self, run: str) -> dict[str, Any]:
+        return self._queries.report(run)
+
+    def compare(self, runs: list[str]) -> dict[str, Any]:
+        return self._queries.compare(runs)
+
+    def requests(self, filters: Mapping[str, str]) -> dict[str, Any]:
+        return self._queries.requests(filters)
+
+    def request(self, request_id: str) -> dict[str, Any]:
+        found = self._queries.request(request_id)
+        if found is None:
+            raise QueryError(f"no request {request_id!r}", "id")
+        return found
+
+
+def records(settings: ServerSettings, url: str | None = None) -> Records:
+    """The source for these settings; `url` names a server outright."""
+    server = Server(url, client_key()) if url else holding(settings.directory, client_key())
+    return ServerRecords(server) if server else StoredRecords(Queries(existing_database(settings)))
+
+
+def all_requests(source: Records, filters: Mapping[str, str], most: int | None) -> Iterator[dict[str, Any]]:
+    """Requests page by page, `most` of them or all."""
+    left, cursor = most, None
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        page = source.requests({**filters, "limit": str(size)} | ({"cursor": cursor} if cursor else {}))
+        yield from page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
+        left = None if left is None else left - len(page["items"])
+
+
+def database_url(settings: ServerSettings) -> str:
+    """Where the records are."""
+    return settings.database_url or f"sqlite:///{settings.directory / DATABASE}"
+
+
+def existing_database(settings: ServerSettings) -> str:
+    """The same, of a database that is there and of this version; raises CommandError saying what to do."""
+    url = database_url(settings)
+    if is_sqlite(url) and not settings.database_url and not (settings.directory / DATABASE).exists():
+        raise CommandError(
+            f"{settings.directory} holds no records yet: `batchscope serve` makes them (or name another --data-dir)"
+        )
+    revision, wanted = migrate.current(url), migrate.head()
+    if revision != wanted:
+        raise CommandError(
+            f"the database is at revision {revision or 'none'}, this version wants {wanted}: `batchscope db upgrade`"
+        )
+    return url
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise CommandError(f"the server's answer is not what was expected: {str(answer)[:80]!r}", USAGE - 1)
+    return answer

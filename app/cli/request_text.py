@@ -1,0 +1,91 @@
+"""A request as text: a line of a table, a row of a CSV file, a page. Knows the API's JSON of a request and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from app.cli.terminal import NONE, number, pairs, table
+from scheduler.metrics import WAIT_REASONS
+
+COLUMNS = (
+    ("received", "received"), ("id", "id"), ("state", "state"), ("tenant", "tenant"), ("kind", "kind"), ("priority", "prio"),
+    ("prompt_tokens", "prompt"), ("output_tokens", "output"), ("queue_ms", "queue ms"), ("ttft_ms", "ttft ms"),
+    ("e2e_ms", "e2e ms"), ("top_wait", "waited for"),
+)  # fmt: skip
+MOST_SLICES = 40
+
+
+def table_row(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of COLUMNS: a finished request shows how it ended."""
+    state = request["finish"] or request["state"]
+    shown = f"{state}: {request['detail']}" if request.get("detail") else state
+    return {**request, "received": (request["received"] or "")[11:23], "state": shown}
+
+
+def flat(request: Mapping[str, Any]) -> dict[str, Any]:
+    """One level only: `waits` as a column for each reason, lists as JSON; undefined is empty."""
+    row = {name: value for name, value in request.items() if name != "waits"}
+    row |= {f"wait_{reason}_ms": request["waits"].get(reason, 0.0) for reason in WAIT_REASONS}
+    return {name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in row.items()}
+
+
+def request_text(request: Mapping[str, Any]) -> str:
+    """All of one request, for reading."""
+    skipped = (
+        "waits",
+        "events",
+        "slices",
+        "batch_mates",
+        "client",
+        "prompt_text",
+        "output_text",
+        "prompt_hash",
+        "ignored_fields",
+    )
+    parts = [pairs({name: value for name, value in request.items() if name not in skipped and value is not None})]
+    if request.get("ignored_fields"):
+        parts.append("ignored fields: " + ", ".join(request["ignored_fields"]))
+    parts.append(_time(request))
+    parts.append(_events(request.get("events") or []))
+    parts.append(_slices(request.get("slices") or {}))
+    if request.get("client"):
+        seen = {name: value for name, value in request["client"].items() if name != "gaps_ms" and value is not None}
+        parts.append("As the load generator saw it\n" + pairs(seen))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _time(request: Mapping[str, Any]) -> str:
+    """Where the time went, in order: waits by reason, then the four other parts."""
+    rows = [{"part": f"wait: {reason}", "ms": ms} for reason, ms in request["waits"].items()]
+    rows += [{"part": part, "ms": request[f"{part}_ms"]} for part in ("prefill", "decode", "stalled", "preempted")]
+    whole = request["e2e_ms"]
+    for row in rows:
+        row["share"] = f"{100 * row['ms'] / whole:.0f} %" if whole and row["ms"] is not None else NONE
+    known = [row for row in rows if row["ms"]]
+    total = f"E2E {number(whole)} ms = wait + prefill + decode + stalled + preempted"
+    return total + ("\n" + table(known, [("part", "part"), ("ms", "ms"), ("share", "share")]) if known else "")
+
+
+def _events(events: list[Mapping[str, Any]]) -> str:
+    rows = [{**event, "data": _terse(event["data"])} for event in events]
+    return "Events\n" + table(rows, [("t_ms", "at ms"), ("kind", "event"), ("data", "")]) if rows else ""
+
+
+def _terse(data: Mapping[str, Any]) -> str:
+    shown = {name: value for name, value in data.items() if value is not None and name not in ("parts", "id", "received_at")}
+    return ", ".join(
+        f"{name}={json.dumps(value) if isinstance(value, list | dict) else value}" for name, value in shown.items()
+    )
+
+
+def _slices(columns: Mapping[str, list[Any]]) -> str:
+    """The first slices; a long decode says little more."""
+    count = len(columns.get("step", []))
+    if not count:
+        return ""
+    names = [("step", "step"), ("t_ms", "at ms"), ("ms", "ms"), ("kind", "kind"), ("tokens", "tokens"), ("batch", "batch")]
+    rows = [{name: columns[name][i] for name, _ in names} for i in range(min(count, MOST_SLICES))]
+    more = f"\n… and {count - MOST_SLICES} more (--json has them all)" if count > MOST_SLICES else ""
+    return "Slices\n" + table(rows, names) + more

@@ -1,0 +1,55 @@
+"""create_app: Flask with its blueprints, extensions and error handlers, around the parts it is given. Starts nothing.
+
+Invariant: every view answers JSON errors; every response but a versioned file is `no-store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from flask import Flask, Response, request
+
+from app.api import errors
+from app.api.openai import openai
+from app.api.ops import ops
+from app.api.requests import requests_api
+from app.api.runs import runs
+from app.api.scheduler import scheduler
+from app.extensions import Parts, socketio
+from app.pages import pages
+
+ROOT = Path(__file__).resolve().parents[1]
+PING_S = 5
+MAX_WEBSOCKET_MESSAGE = 16 << 10
+FOREVER = "public, max-age=31536000, immutable"
+
+
+def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
+    """The application; Socket.IO wraps its wsgi_app. `origins`: the pages that may open a websocket."""
+    app = Flask("app", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
+    app.extensions["batchscope"] = parts
+    app.config["MAX_FORM_MEMORY_SIZE"] = 0
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    errors.register(app)
+    for blueprint in (openai, ops, scheduler, runs, requests_api, pages):
+        app.register_blueprint(blueprint)
+    app.after_request(_cache_files)
+    socketio.init_app(
+        app,
+        async_mode="gevent",
+        transports=["websocket"],
+        cors_allowed_origins=sorted(origins),
+        ping_interval=PING_S,
+        ping_timeout=PING_S,
+        max_http_buffer_size=MAX_WEBSOCKET_MESSAGE,
+    )
+    return app
+
+
+def _cache_files(response: Response) -> Response:
+    """A file that has its version in its name never changes; the others are asked for again, by their tag."""
+    if request.endpoint == "static":
+        versioned = request.path.startswith("/static/vendor/")
+        response.headers["Cache-Control"] = FOREVER if versioned else "no-cache"
+    return response

@@ -1,0 +1,61 @@
+"""RunLedger: what a load run asks of the records, as calls that wait for their commit. Holds no connection itself.
+
+Invariant: writes go through the writer's one thread, in slices; files are read on a native thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app.store import client_rows, runs
+from app.store.queries import Queries
+from app.store.runs import NewRun
+
+LINES_A_JOB = 500
+
+
+class RunLedger:
+    """`job` and `run_native` as in extensions.Parts."""
+
+    def __init__(self, job: Callable[..., Any], queries: Queries, run_native: Callable[..., Any]) -> None:
+        self._job = job
+        self._queries = queries
+        self._run_native = run_native
+
+    def create(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Insert the run; its JSON."""
+        row: dict[str, Any] = self._job(partial(runs.create, run=NewRun(**run)))
+        return row
+
+    def change(self, run_id: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Set columns; its JSON."""
+        row: dict[str, Any] = self._job(partial(runs.change, run_id=run_id, **columns))
+        return row
+
+    def import_file(self, run_id: str, path: Path) -> int:
+        """Add the lines of a generator's file that were not posted; how many were."""
+        added = 0
+        for rows in self._run_native(_read_lines, run_id, path):
+            added += self._job(partial(client_rows.add, run=run_id, rows=rows))["accepted"]
+        return added
+
+    def report(self, run_id: str) -> dict[str, Any]:
+        """Make the report and keep it with the run."""
+        report: dict[str, Any] = self._run_native(self._queries.report, run_id)
+        kept: dict[str, Any] = {"report": report, "verdict": report.get("verdict"), "verdict_reason": report.get("verdict_reason")}
+        self._job(partial(runs.change, run_id=run_id, **kept))
+        return report
+
+
+def _read_lines(run_id: str, path: Path) -> list[list[dict[str, Any]]]:
+    """The file's rows in slices. A last line that was cut off by a kill is no line."""
+    rows = []
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n") and line.strip():
+                rows.append(client_rows.row(run_id, json.loads(line)))
+    return [rows[start : start + LINES_A_JOB] for start in range(0, len(rows), LINES_A_JOB)]

@@ -1,0 +1,157 @@
+"""`python -m app.serve`: patch, read the settings, hold the data directory, serve until told to stop.
+
+Exit codes: 0 stopped in order, 1 the engine could not start, 2 settings or port, 3 a database of another version, 6 another
+server holds the data directory. Invariant: nothing that could be patched is imported before the first statement.
+"""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import fcntl  # noqa: E402
+import json  # noqa: E402
+import logging  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import gevent  # noqa: E402
+from gevent.event import Event  # noqa: E402
+
+from app import settings as server_settings  # noqa: E402
+from app import wiring  # noqa: E402
+from app.settings import ServerSettings  # noqa: E402
+from app.store.errors import SchemaError  # noqa: E402
+from scheduler.errors import BatchscopeError  # noqa: E402
+
+OK, FAILED, USAGE, SCHEMA, HELD = 0, 1, 2, 3, 6
+BACKLOG = 1024
+
+
+class Stop(Exception):
+    """The server cannot go on; `code` is the exit code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(argv: list[str]) -> int:
+    """Serve; the exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        settings = server_settings.load(argv, os.environ)
+        with data_directory(settings.directory) as directory, listening(settings) as listener:
+            return serve(settings, directory, listener)
+    except Stop as stop:
+        return _say(stop.code, str(stop))
+    except SchemaError as error:
+        return _say(SCHEMA, error.message)
+    except BatchscopeError as error:
+        return _say(USAGE, error.message)
+
+
+def serve(settings: ServerSettings, directory: Path, listener: socket.socket) -> int:
+    """Run until a signal or the engine's failure to start."""
+    try:
+        server = wiring.Server(settings, listener)
+        server.start()
+    except (OSError, ValueError) as error:
+        raise Stop(USAGE, f"cannot start: {error}") from error
+    told = directory / "server.json"
+    told.write_text(json.dumps({"url": server.url, "pid": os.getpid()}))
+    try:
+        _welcome(server)
+        return _wait(server)
+    finally:
+        told.unlink(missing_ok=True)
+
+
+@contextmanager
+def data_directory(directory: Path) -> Iterator[Path]:
+    """The directory, ours alone (0700) and locked for this process's life."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Stop(USAGE, f"cannot use the data directory {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Stop(HELD, f"another server holds {directory}: {_holder(directory)}; give this one another --data-dir") from None
+    try:
+        yield directory
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def listening(settings: ServerSettings) -> Iterator[socket.socket]:
+    """The listening socket."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        why = error.strerror or str(error)
+        raise Stop(
+            USAGE, f"cannot listen on {settings.host} port {settings.port}: {why}; choose another with --port"
+        ) from error
+    with listener:
+        yield listener
+
+
+def _wait(server: wiring.Server) -> int:
+    """Until a signal: then stop in order; a second one ends at once."""
+    asked = Event()
+    count = 0
+
+    def on_signal() -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            server.engine.kill()
+            os._exit(FAILED)
+        asked.set()
+
+    watchers = [gevent.signal_handler(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)]
+    while not asked.wait(0.2):
+        if server.engine.status.state == "failed":
+            server.stop()
+            raise Stop(FAILED, f"the engine cannot start: {server.engine.status.text}")
+    print("stopping: no new requests; running ones may finish", flush=True)
+    server.stop()
+    for watcher in watchers:
+        watcher.cancel()
+    return OK
+
+
+def _welcome(server: wiring.Server) -> None:
+    settings = server.settings.model_settings
+    print(f"Batchscope serves on {server.url}  (runner {settings.runner}, model {settings.model})", flush=True)
+    print(f"Open {server.url}/ and press “Start first_look”: a queue forms, and the page says what it waits for.", flush=True)
+
+
+def _holder(directory: Path) -> str:
+    try:
+        told = json.loads((directory / "server.json").read_text())
+        return f"{told['url']}, process {told['pid']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "it is just starting or stopping"
+
+
+def _say(code: int, message: str) -> int:
+    print(f"batchscope: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Exports of a filtered set of requests, page by page: CSV that no spreadsheet will run, and JSON lines.
+
+Knows no HTTP and holds no connection: the caller fetches the pages (on a thread, in the web process).
+Invariant: text cells that a spreadsheet would take for a formula get a leading apostrophe; numbers stay numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from app.store.errors import QueryError
+from scheduler.metrics import WAIT_REASONS
+
+Fetch = Callable[[Mapping[str, str], str | None], tuple[list[dict[str, Any]], str | None]]
+
+COLUMNS = (
+    "id", "run", "client_request_id", "received", "finished", "endpoint", "stream", "model", "tenant", "kind", "priority",
+    "policy", "state", "finish", "detail", "status_code", "prompt_tokens", "cached_tokens", "output_tokens", "max_tokens",
+    "sequences", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms", "prefill_ms", "decode_ms", "stalled_ms", "preempted_ms",
+    "top_wait", "preemptions", "deadline_ms", "timeout_ms", "boot", "number",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
+MEDIA = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+
+
+def stream(form: str, fetch: Fetch, params: Mapping[str, str]) -> Iterator[bytes]:
+    """The export in pieces of one page; raises QueryError at once for an unknown form or a bad filter."""
+    if form not in MEDIA:
+        raise QueryError(f"exports are {' and '.join(MEDIA)}, not {form!r}", "format")
+    first = fetch(params, None)  # before the first byte, so that a bad filter is still an error answer
+    return _pieces(form, fetch, params, *first)
+
+
+def _pieces(
+    form: str, fetch: Fetch, params: Mapping[str, str], items: list[dict[str, Any]], after: str | None
+) -> Iterator[bytes]:
+    if form == "csv":
+        yield _csv([[*COLUMNS, *(f"wait_{reason}_ms" for reason in WAIT_REASONS), "ignored_fields"]])
+    yield _page(form, items)
+    while after is not None:
+        items, after = fetch(params, after)
+        yield _page(form, items)
+
+
+def _page(form: str, items: list[dict[str, Any]]) -> bytes:
+    if form == "jsonl":
+        return b"".join(orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE) for item in items)
+    return _csv([_cells(item) for item in items])
+
+
+def _cells(item: Mapping[str, Any]) -> list[Any]:
+    waits = [item["waits"].get(reason) for reason in WAIT_REASONS]
+    return [safe(item[name]) for name in COLUMNS] + waits + [safe(" ".join(item["ignored_fields"]))]
+
+
+def safe(value: Any) -> Any:
+    """A cell that is what it looks like: text that would be a formula gets an apostrophe, undefined is empty."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return "'" + value
+    return value
+
+
+def _csv(rows: list[list[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,118 @@
+"""The face for readers: questions in, plain JSON-ready values out. Knows no HTTP and never writes.
+
+`Queries.ask(function, *args)` is the whole mechanism: function(connection, *args) in a read-only transaction, which sees
+one state of the database. The named methods are what commands and pages ask most. Calls block on the database: in the
+web process they run on a native thread, at most three at a time; connections are kept for the next question.
+Invariant: every question raises QueryError naming the parameter at fault, and only reads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+
+from app.store import database, pages, reports, runs
+from app.store.detail import detail_json
+from app.store.filters import MAX_PAGE, filters, limit, order
+from app.store.reports import Slo
+from app.store.request_json import request_json
+from app.store.segments import segments_json
+from app.store.step_rows import steps_json
+from app.store.summary import summary_json
+
+_PAGING = ("sort", "limit", "cursor")
+_KEPT = 3
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def requests_json(connection: Connection, params: Mapping[str, str]) -> dict[str, Any]:
+    """GET /api/requests: {items, next_cursor, total, total_exact}."""
+    asked, sort, size = filters(params, also=_PAGING), order(params.get("sort")), limit(params.get("limit"))
+    rows, after = pages.page(connection, asked, sort, size, params.get("cursor") or None)
+    total, exact = pages.count(connection, asked)
+    return {"items": [request_json(row) for row in rows], "next_cursor": after, "total": total, "total_exact": exact}
+
+
+def export_page(
+    connection: Connection, params: Mapping[str, str], cursor: str | None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The next page of an export: items, and the cursor of the one after it."""
+    asked, sort = filters(params, also=_PAGING), order(params.get("sort"))
+    rows, after = pages.page(connection, asked, sort, MAX_PAGE, cursor)
+    return [request_json(row) for row in rows], after
+
+
+class Queries:
+    """See the module. One for the process; safe to call from several threads."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = database.reading(url)
+        self._idle: deque[Connection] = deque()
+
+    def ask(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """function(connection, *args), rolled back afterwards. A connection on which it failed is not kept."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._engine.connect()
+        try:
+            with connection.begin() as transaction:
+                answer = function(connection, *args, **kwargs)
+                transaction.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        if len(self._idle) < _KEPT:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
+
+    def requests(self, params: Mapping[str, str]) -> dict[str, Any]:
+        """GET /api/requests: {items, next_cursor, total, total_exact}."""
+        return self.ask(requests_json, params)
+
+    def export_page(self, params: Mapping[str, str], cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+        """The next page of an export."""
+        return self.ask(export_page, params, cursor)
+
+    def request(self, request_id: str) -> dict[str, Any] | None:
+        """GET /api/requests/{id}; None when there is no such request."""
+        return self.ask(detail_json, request_id)
+
+    def summary(self, params: Mapping[str, str]) -> dict[str, Any]:
+        """GET /api/requests/summary."""
+        return self.ask(summary_json, params)
+
+    def steps(self, params: Mapping[str, str]) -> dict[str, Any]:
+        """GET /api/steps."""
+        return self.ask(steps_json, params)
+
+    def segments(self, params: Mapping[str, str]) -> dict[str, Any]:
+        """GET /api/segments."""
+        return self.ask(segments_json, params)
+
+    def runs(self, size: int = 100, before: str | None = None) -> dict[str, Any]:
+        """GET /api/runs: newest first."""
+        return self.ask(runs.listing, size, before)
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """GET /api/runs/{id}; raises QueryError("run") when there is none."""
+        return self.ask(runs.get, run_id)
+
+    def report(self, run_id: str, slo: Slo | None = None) -> dict[str, Any]:
+        """GET /api/runs/{id}/report."""
+        return self.ask(reports.build, run_id, slo)
+
+    def compare(self, run_ids: list[str], slo: Slo | None = None) -> dict[str, Any]:
+        """GET /api/compare."""
+        return self.ask(reports.compare, run_ids, slo)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        while self._idle:
+            self._idle.pop().close()

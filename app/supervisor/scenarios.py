@@ -1,0 +1,73 @@
+"""The library of load scenarios, read as data: what a page may offer and a run may be asked for. Imports no load generator.
+
+Invariant: only names listed in the folder are ever opened; parameters are checked by the types and ranges of their file.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scheduler.errors import SettingsError
+
+FOLDER = Path(__file__).resolve().parents[2] / "loadgen" / "scenarios"
+_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """What there is, sorted."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def describe(name: str, overrides: Mapping[str, Any] | None = None, folder: Path = FOLDER) -> dict[str, Any]:
+    """One scenario for people: title, description, parameters with their values, duration, SLO, scheduler settings.
+
+    Raises SettingsError naming an unknown scenario or the parameter at fault.
+    """
+    if name not in names(folder):
+        raise SettingsError(f"there is no scenario {name[:64]!r}; known: {', '.join(names(folder))}", "scenario")
+    data = tomllib.loads((folder / f"{name}.toml").read_text("utf-8"))
+    params = data.get("params", {})
+    values = {key: spec["default"] for key, spec in params.items()}
+    for key, value in (overrides or {}).items():
+        if key not in params:
+            raise SettingsError(
+                f"{name} has no parameter {key[:64]!r}; it has: {', '.join(params) or 'none'}", f"set.{key[:64]}"
+            )
+        values[key] = _checked(f"set.{key}", value, params[key])
+    streams = data.get("streams", [])
+    return {
+        "name": name,
+        "title": data.get("title", name),
+        "description": str(data.get("description", "")).strip(),
+        "parameters": [{"name": key, **spec} for key, spec in params.items()],
+        "values": values,
+        "duration_s": _settled(data.get("duration_s"), values),
+        "drain_s": _settled(data.get("drain_s", 5.0), values),
+        "slo": {key: _settled(value, values) for key, value in data.get("slo", {}).items()},
+        "scheduler": {key: _settled(value, values) for key, value in data.get("scheduler", {}).items()},
+        "processes": sorted({str(stream.get("arrivals", {}).get("process", "")) for stream in streams} - {""}),
+    }
+
+
+def _settled(value: Any, values: Mapping[str, Any]) -> Any:
+    """A value written "$NAME" is that parameter's."""
+    if isinstance(value, str) and value.startswith("$"):
+        return values.get(value[1:])
+    return value
+
+
+def _checked(where: str, value: Any, spec: Mapping[str, Any]) -> Any:
+    kind = spec["type"]
+    if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
+        raise SettingsError(f"{where} must be of type {kind}, not {value!r}", where)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        low, high = spec.get("low", -math.inf), spec.get("high", math.inf)
+        if not (math.isfinite(value) and low <= value <= high):
+            raise SettingsError(f"{where} must be between {low:g} and {high:g}, not {value:g}", where)
+    if spec.get("choices") and value not in spec["choices"]:
+        raise SettingsError(f"{where} must be one of {', '.join(spec['choices'])}, not {value!r}", where)
+    return value

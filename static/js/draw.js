@@ -1,0 +1,55 @@
+// When to draw: only after data came, only in a visible tab, each panel no more often than it asks. Knows no panel's content.
+
+/** A loop over a store. add(everyMs, draw) → draw(state) is called from animation frames while there is something new. */
+export function createLoop(store) {
+  const panels = [];
+  let requested = false;
+  let timer = null;
+
+  function request() {
+    if (requested || document.hidden) return;
+    requested = true;
+    requestAnimationFrame(tick);
+  }
+
+  function tick(now) {
+    requested = false;
+    let soonest = Infinity;
+    for (const panel of panels) {
+      if (!panel.dirty) continue;
+      const due = panel.last + panel.every;
+      if (now + 4 < due) {
+        soonest = Math.min(soonest, due - now);
+        continue;
+      }
+      panel.dirty = false;
+      panel.last = now;
+      panel.draw(store.state);
+    }
+    if (soonest < Infinity && timer === null) {
+      timer = setTimeout(() => {
+        timer = null;
+        request();
+      }, soonest);
+    }
+  }
+
+  function markAll() {
+    for (const panel of panels) panel.dirty = true;
+    request();
+  }
+
+  store.subscribe(markAll);
+  document.addEventListener("visibilitychange", request);
+  return {
+    add(every, draw) {
+      panels.push({ every, draw, last: -Infinity, dirty: true });
+      request();
+    },
+    /** Draw everything anew: the theme or the size changed. */
+    again() {
+      for (const panel of panels) panel.last = -Infinity;
+      markAll();
+    },
+  };
+}

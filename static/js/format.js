@@ -1,0 +1,80 @@
+// Numbers for people: "—" for what is undefined, three significant digits of ms, commas in thousands. Pure; never a unit lost.
+
+export const NONE = "—";
+const missing = (value) => value === null || value === undefined || Number.isNaN(value);
+const commas = (value, digits) => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+export function int(value) {
+  return missing(value) ? NONE : commas(Math.round(value), 0);
+}
+
+/** Three significant digits, no exponent: 0.123, 4.56, 78.9, 1,234. */
+export function sig3(value) {
+  if (missing(value)) return NONE;
+  const size = Math.abs(value);
+  if (size >= 100 || value === 0) return commas(value, 0);
+  if (size >= 10) return commas(value, 1);
+  if (size >= 1) return commas(value, 2);
+  return commas(value, 3);
+}
+
+/** ms as a number with its unit; from 10,000 ms in seconds. */
+export function ms(value) {
+  if (missing(value)) return NONE;
+  return Math.abs(value) >= 10_000 ? `${sig3(value / 1000)} s` : `${sig3(value)} ms`;
+}
+
+/** [number, unit] of a duration in ms, for tiles. */
+export function msParts(value) {
+  if (missing(value)) return [NONE, "ms"];
+  return Math.abs(value) >= 10_000 ? [sig3(value / 1000), "s"] : [sig3(value), "ms"];
+}
+
+/** A share 0..1 in percent: no decimals from 10 % on. */
+export function percent(share) {
+  if (missing(share)) return NONE;
+  const value = share * 100;
+  return commas(value, value >= 10 || value === 0 ? 0 : 1);
+}
+
+/** Seconds as m:ss or h:mm:ss. */
+export function clock(seconds) {
+  if (missing(seconds)) return NONE;
+  const whole = Math.max(0, Math.floor(seconds));
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  const two = (n) => String(n).padStart(2, "0");
+  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+}
+
+/** Seconds since something, coarse: "3 s", "2 min", "5 h". */
+export function age(seconds) {
+  if (missing(seconds)) return NONE;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
+/** An ISO instant in the reader's zone; the zone is in the tooltip that `zone()` gives. */
+export function when(iso) {
+  if (!iso) return NONE;
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? String(iso) : date.toLocaleString("sv-SE", { hour12: false });
+}
+
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** The request that a sequence id belongs to: ours are `<id>` or `<id>/0`. */
+export const requestOf = (id) => id.split("/")[0];
+export const requestUrl = (id) => `/requests/${encodeURIComponent(requestOf(id))}`;
+
+/** The tail of a long id, which is what tells ours apart; show the whole id in a title. */
+export const shortId = (id) => (id.length > 16 ? `…${id.slice(-10)}` : id);
+
+export function plural(count, one, many = `${one}s`) {
+  return `${int(count)} ${count === 1 ? one : many}`;
+}
+
+export function valueText(value) {
+  if (value === null || value === undefined) return NONE;
+  if (typeof value === "object") return JSON.stringify(value);
+  return typeof value === "number" && Number.isInteger(value) ? int(value) : String(value);
+}

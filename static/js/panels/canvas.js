@@ -1,0 +1,97 @@
+// What the hand-written canvases share: crisp size, ticks, markers, tooltips, the hatch of preemption. Knows no data.
+
+import { setHidden, setStyle, setText } from "../dom.js";
+import { palette } from "../theme.js";
+
+export const LEFT = 46; // both charts of steps have their plot between these edges, so that they align
+export const RIGHT = 44;
+export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+
+/** The context of a canvas at the device's resolution, cleared: [context, width, height] in CSS pixels. */
+export function fit(canvas) {
+  const ratio = devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+  }
+  const context = canvas.getContext("2d", { alpha: false });
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.fillStyle = palette().card;
+  context.fillRect(0, 0, width, height);
+  context.font = FONT;
+  context.textBaseline = "alphabetic";
+  return [context, width, height];
+}
+
+/** A step for about `count` ticks over `span`: 1, 2 or 5 times a power of ten. */
+export function niceStep(span, count) {
+  const rough = span / Math.max(1, count);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+}
+
+/** A diagonal hatch in `colour`. */
+export function hatch(context, colour) {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 6;
+  const g = tile.getContext("2d");
+  g.fillStyle = colour;
+  g.fillRect(0, 0, 6, 6);
+  g.strokeStyle = "rgba(0, 0, 0, .5)";
+  g.lineWidth = 1.3;
+  g.beginPath();
+  for (const x of [-6, 0, 6]) {
+    g.moveTo(x - 1, 7);
+    g.lineTo(x + 7, -1);
+  }
+  g.stroke();
+  return context.createPattern(tile, "repeat");
+}
+
+/** Markers [{ x, text }] as dashed lines with their text at the top; a text that would overlap the one before is left out. */
+export function drawMarkers(context, markers, top, bottom) {
+  const colours = palette();
+  context.save();
+  context.strokeStyle = colours.mut;
+  context.setLineDash([3, 3]);
+  context.textAlign = "left";
+  let free = -Infinity;
+  for (const { x, text } of markers) {
+    const at = Math.round(x) + 0.5;
+    context.beginPath();
+    context.moveTo(at, top);
+    context.lineTo(at, bottom);
+    context.stroke();
+    if (at < free) continue;
+    const shown = text.length > 44 ? `${text.slice(0, 43)}…` : text;
+    const width = context.measureText(shown).width;
+    context.fillStyle = colours.card;
+    context.globalAlpha = 0.85;
+    context.fillRect(at + 2, top, width + 6, 15);
+    context.globalAlpha = 1;
+    context.fillStyle = colours.fg;
+    context.fillText(shown, at + 5, top + 11);
+    free = at + width + 14;
+  }
+  context.restore();
+}
+
+/** Shows `text` beside the pointer within `plot`; null hides it. */
+export function showTip(tip, plot, x, y, text) {
+  setHidden(tip, text === null);
+  if (text === null) return;
+  setText(tip, text);
+  const left = Math.max(0, Math.min(x + 14, plot.clientWidth - tip.offsetWidth - 2));
+  const top = y + 16 + tip.offsetHeight > plot.clientHeight ? Math.max(-8, y - tip.offsetHeight - 10) : y + 16;
+  setStyle(tip, "transform", `translate(${Math.round(left)}px, ${Math.round(top)}px)`);
+}
+
+/** Calls `text(x, y)` on pointer moves over a canvas and shows what it returns. */
+export function hover(canvas, text) {
+  const plot = canvas.parentElement;
+  const tip = plot.querySelector(".tip");
+  canvas.addEventListener("pointermove", (event) => showTip(tip, plot, event.offsetX, event.offsetY, text(event.offsetX, event.offsetY)));
+  canvas.addEventListener("pointerleave", () => showTip(tip, plot, 0, 0, null));
+}

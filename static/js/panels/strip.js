@@ -1,0 +1,157 @@
+// Step composition: one bar a step, prefill and decode tokens, the unused budget tinted by what bound the step.
+// Pixel-aligned fillRect on an own canvas: the last 600 steps cost about half a millisecond.
+
+import { $, setAttr, setText } from "../dom.js";
+import { int, sig3 } from "../format.js";
+import { STEPS_KEPT } from "../store.js";
+import { palette } from "../theme.js";
+import { SHORT } from "../words.js";
+import { asTable } from "./as_table.js";
+import { drawMarkers, fit, hover, LEFT, niceStep, RIGHT } from "./canvas.js";
+import { drawLegend } from "./legend.js";
+
+const BOTTOM = 20;
+const TOP = 6;
+
+export function createStrip(store) {
+  const card = $("#strip");
+  const canvas = $("canvas", card);
+  hover(canvas, (x) => tipText(store.state, x, canvas.clientWidth));
+  const drawTable = asTable(card, store, COLUMNS, lastRows);
+  return { draw: (state) => draw(card, canvas, state), drawTable };
+}
+
+/** x of step `index` of `count`, the newest at the right edge. */
+export function stepX(index, count, width) {
+  const first = STEPS_KEPT - count;
+  return Math.round(LEFT + ((first + index) * (width - LEFT - RIGHT)) / STEPS_KEPT);
+}
+
+function draw(card, canvas, state) {
+  const [context, width, height] = fit(canvas);
+  const steps = state.steps;
+  const bottom = height - BOTTOM;
+  const [top, budget] = ceiling(steps);
+  const y = (tokens) => Math.round(bottom - ((bottom - TOP) * Math.min(tokens, top)) / top);
+  grid(context, width, top, y);
+  bars(context, steps, width, y);
+  numbers(context, steps, width, height);
+  const marks = state.markers.map((mark) => ({ x: markX(steps, mark.t, width), text: mark.text })).filter((mark) => mark.x !== null);
+  drawMarkers(context, marks, TOP, bottom);
+  const count = steps.seq.length;
+  setText($(".note", card), `tokens a step, last ${int(count)} steps · budget ${int(budget)}${budget > top ? " (beyond the scale)" : ""}`);
+  drawLegend($(".legend", card), legend(steps));
+  setAttr(canvas, "aria-label", label(steps));
+}
+
+/** The top of the scale: the budget, unless the steps are so small beside it that nothing would be seen. */
+function ceiling(steps) {
+  let used = 1, budget = 1;
+  for (let i = 0; i < steps.seq.length; i += 1) {
+    used = Math.max(used, steps.prefill[i] + steps.decode[i]);
+    budget = Math.max(budget, steps.budget[i]);
+  }
+  if (used * 3 > budget) return [budget, budget];
+  const step = niceStep(used * 1.3, 4);
+  return [Math.ceil((used * 1.3) / step) * step, budget];
+}
+
+function grid(context, width, top, y) {
+  const colours = palette();
+  context.textAlign = "right";
+  for (let share = 0; share <= 4; share += 1) {
+    const tokens = (top * share) / 4;
+    context.fillStyle = colours.grid;
+    context.fillRect(LEFT, y(tokens), width - LEFT - RIGHT, 1);
+    context.fillStyle = colours.mut;
+    context.fillText(int(tokens), LEFT - 7, Math.max(10, y(tokens) + 4));
+  }
+}
+
+function bars(context, steps, width, y) {
+  const colours = palette();
+  const count = steps.seq.length;
+  const zero = y(0);
+  for (let i = 0; i < count; i += 1) {
+    const x = stepX(i, count, width), w = Math.max(1, stepX(i + 1, count, width) - x);
+    const prefill = steps.prefill[i], total = prefill + steps.decode[i];
+    const yp = y(prefill), yt = y(total), yb = y(steps.budget[i]);
+    const bound = steps.binding[i];
+    context.globalAlpha = bound === "step" ? 1 : 0.22;
+    context.fillStyle = bound === "step" ? colours.unused : colours[`r-${bound}`];
+    context.fillRect(x, yb, w, yt - yb);
+    context.globalAlpha = 0.85;
+    context.fillStyle = colours.decode;
+    context.fillRect(x, yt, w, yp - yt);
+    context.globalAlpha = 1;
+    if (total > prefill) {
+      context.fillStyle = colours["decode-edge"];
+      context.fillRect(x, yt, w, 1);
+    }
+    context.fillStyle = colours.prefill;
+    context.fillRect(x, yp, w, zero - yp);
+  }
+}
+
+function numbers(context, steps, width, height) {
+  const count = steps.seq.length;
+  if (!count) return;
+  const every = width < 500 ? 200 : 100;
+  context.fillStyle = palette().mut;
+  context.textAlign = "center";
+  for (let i = 0; i < count; i += 1) {
+    const x = stepX(i, count, width);
+    if (steps.step[i] % every === 0 && x < width - RIGHT - 16) context.fillText(int(steps.step[i]), x, height - 5);
+  }
+  context.textAlign = "right";
+  context.fillText("step no.", width - 2, height - 5);
+}
+
+/** Where a marker at `t` ms falls among the steps; null when it is outside. */
+export function markX(steps, t, width) {
+  const count = steps.seq.length;
+  const index = steps.t.findIndex((end) => end >= t);
+  if (index < 0) return count && t - steps.t[count - 1] < 2000 ? stepX(count, count, width) : null;
+  return index === 0 && t < steps.t[0] - steps.ms[0] ? null : stepX(index, count, width);
+}
+
+function legend(steps) {
+  const bound = [...new Set(steps.binding)].sort();
+  const tints = bound.map((reason) => (reason === "step" ? ["unused", "unused: nobody waits"] : [`r-${reason}`, `unused: ${SHORT[reason]}`]));
+  return [["prefill", "prefill"], ["decode", "decode"], ...tints];
+}
+
+function label(steps) {
+  const i = steps.seq.length - 1;
+  if (i < 0) return "Tokens of each step: no step yet";
+  return `Tokens of each step. Step ${steps.step[i]}: ${steps.prefill[i]} prefill, ${steps.decode[i]} decode of a budget of ${steps.budget[i]}, bound by ${SHORT[steps.binding[i]]}`;
+}
+
+function tipText(state, x, width) {
+  const steps = state.steps, count = steps.seq.length;
+  const share = (x - LEFT) / (width - LEFT - RIGHT);
+  const i = Math.floor(share * STEPS_KEPT) - (STEPS_KEPT - count);
+  if (i < 0 || i >= count || share > 1) return null;
+  const unused = steps.budget[i] - steps.prefill[i] - steps.decode[i];
+  const bound = steps.binding[i] === "step" ? "nobody left waiting" : `bound by ${SHORT[steps.binding[i]]}`;
+  return `step ${int(steps.step[i])} · ${sig3(steps.ms[i])} ms\nprefill ${int(steps.prefill[i])} · decode ${int(steps.decode[i])} · unused ${int(unused)}\n${bound} · ${int(steps.waiting[i])} waiting · ${int(steps.running[i])} running`;
+}
+
+const COLUMNS = [
+  { label: "Step", num: true, cell: (row) => int(row.step) }, { label: "ms", num: true, cell: (row) => sig3(row.ms) },
+  { label: "Prefill", num: true, cell: (row) => int(row.prefill) }, { label: "Decode", num: true, cell: (row) => int(row.decode) },
+  { label: "Budget", num: true, cell: (row) => int(row.budget) }, { label: "Bound by", cell: (row) => SHORT[row.binding] },
+  { label: "Waiting", num: true, cell: (row) => int(row.waiting) }, { label: "Running", num: true, cell: (row) => int(row.running) },
+  { label: "KV blocks", num: true, cell: (row) => int(row.kv_used) }, { label: "Preempted", num: true, cell: (row) => int(row.preempted) },
+];
+
+/** The last 50 steps as objects, newest first. */
+export function lastRows(state) {
+  const steps = state.steps;
+  const from = Math.max(0, steps.seq.length - 50);
+  return steps.step.slice(from).map((step, offset) => {
+    const i = from + offset;
+    const names = ["ms", "prefill", "decode", "budget", "binding", "waiting", "running", "kv_used", "preempted"];
+    return { step, ...Object.fromEntries(names.map((name) => [name, steps[name][i]])) };
+  }).reverse();
+}

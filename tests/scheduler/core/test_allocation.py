@@ -1,0 +1,40 @@
+"""Whether blocks fit."""
+
+from __future__ import annotations
+
+from builders import make_limits, make_request
+
+from scheduler.core.allocation import Allocation, longest_sequence
+from scheduler.core.blocks import BlockPool
+
+
+def test_on_demand_wants_the_sequence_so_far_and_reserve_the_whole_output() -> None:
+    pool, request = BlockPool(100, 4), make_request(prompt=10, max_tokens=7)
+    assert Allocation(make_limits(), pool).wanted(request) == 3
+    assert Allocation(make_limits(allocation="reserve"), pool).wanted(request) == 4, "16 of 17: the last token needs no room"
+
+
+def test_reserve_never_wants_more_than_the_pool_or_the_model_holds() -> None:
+    request = make_request(prompt=10, max_tokens=10_000)
+    assert Allocation(make_limits(allocation="reserve"), BlockPool(20, 4)).wanted(request) == 20
+    assert Allocation(make_limits(allocation="reserve", max_model_len=33), BlockPool(20, 4)).wanted(request) == 8
+
+
+def test_longest_sequence_is_the_models_or_the_pools() -> None:
+    assert longest_sequence(make_limits(max_model_len=50), BlockPool(100, 4)) == 50
+    assert longest_sequence(make_limits(max_model_len=500), BlockPool(100, 4)) == 401
+
+
+def test_watermark_is_kept_free_but_not_by_an_idle_engine() -> None:
+    pool = BlockPool(10, 4)
+    allocation = Allocation(make_limits(watermark=0.3), pool)
+    assert allocation.fits(7, [], idle=False) and not allocation.fits(8, [], idle=False)
+    assert allocation.fits(10, [], idle=True) and not allocation.fits(11, [], idle=True)
+
+
+def test_fits_after_counts_what_comes_back_and_what_must_be_spared() -> None:
+    pool = BlockPool(10, 4)
+    table = [block for block in (pool.take() for _ in range(6)) if block is not None]
+    allocation = Allocation(make_limits(), pool)
+    assert not allocation.fits_after(8, [], [], 0)
+    assert allocation.fits_after(8, [], [table], 2) and not allocation.fits_after(8, [], [table], 3)
