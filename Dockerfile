@@ -27,7 +27,7 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=120s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=2)"]
 
 # In a container every address is foreign, so the server listens on all of them, and therefore needs a key file:
-#   docker run -p 127.0.0.1:8000:8000 -v ./keys:/run/keys:ro batchscope serve --host 0.0.0.0 --api-key-file /run/keys
-# The file has one `NAME KEY` a line. Without it the server refuses to start, and says so.
+#   docker run -p 127.0.0.1:8000:8000 -v ./keys/server:/run/secrets/batchscope_keys:ro -v batchscope:/data batchscope
+# The file has one `NAME KEY` a line, readable for uid 10001. Without it the server refuses to start, and says so.
 ENTRYPOINT ["batchscope"]
 CMD ["serve", "--host", "0.0.0.0", "--port", "8000", "--api-key-file", "/run/secrets/batchscope_keys"]

@@ -34,8 +34,9 @@ WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findst
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|'
 
+run: FLAGS = --host '$(HOST)' --port '$(PORT)' $(ARGS)
 run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API (HOST, PORT, ARGS="…")
-	@BATCHSCOPE_STARTED_AT=$(STARTED) exec $(BIN)/batchscope serve --host '$(HOST)' --port '$(PORT)' $(ARGS)
+	@$(BIN)/python -m app.cli.ready $(STARTED) $(FLAGS) & exec $(BIN)/batchscope serve $(FLAGS)
 
 install: $(TEST) browser ## install everything that tests need, and stop
 

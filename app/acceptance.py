@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from app.api.errors import Problem
-from app.serving.in_flight import Answer, InFlight
+from app.serving.answers import Answer
+from app.serving.in_flight import InFlight
 from app.store.accepted import AcceptedRow, Reason
 from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife

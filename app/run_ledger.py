@@ -46,7 +46,11 @@ class RunLedger:
     def report(self, run_id: str) -> dict[str, Any]:
         """Make the report and keep it with the run."""
         report: dict[str, Any] = self._run_native(self._queries.report, run_id)
-        kept: dict[str, Any] = {"report": report, "verdict": report.get("verdict"), "verdict_reason": report.get("verdict_reason")}
+        kept: dict[str, Any] = {
+            "report": report,
+            "verdict": report.get("verdict"),
+            "verdict_reason": report.get("verdict_reason"),
+        }
         self._job(partial(runs.change, run_id=run_id, **kept))
         return report
 

@@ -25,7 +25,6 @@ from gevent.event import Event  # noqa: E402
 from app import settings as server_settings  # noqa: E402
 from app import wiring  # noqa: E402
 from app.settings import ServerSettings  # noqa: E402
-from app.store.errors import SchemaError  # noqa: E402
 from scheduler.errors import BatchscopeError  # noqa: E402
 
 OK, FAILED, USAGE, SCHEMA, HELD = 0, 1, 2, 3, 6
@@ -49,7 +48,7 @@ def main(argv: list[str]) -> int:
             return serve(settings, directory, listener)
     except Stop as stop:
         return _say(stop.code, str(stop))
-    except SchemaError as error:
+    except wiring.AnotherVersion as error:
         return _say(SCHEMA, error.message)
     except BatchscopeError as error:
         return _say(USAGE, error.message)

@@ -31,6 +31,7 @@ from app.serving.handler import Server as HttpServer
 from app.serving.in_flight import InFlight
 from app.settings import ServerSettings
 from app.store import migrate
+from app.store.errors import SchemaError
 from app.store.queries import Queries
 from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife, Listeners, MakeClient
@@ -39,11 +40,16 @@ from app.version import VERSION
 from scheduler.core.events import Event
 from scheduler.engine.client import EngineClient
 from scheduler.engine.messages import Ready, StepDone
+from scheduler.errors import BatchscopeError
 from scheduler.text import bundle
 
 READERS = 3
 WORKERS = 4
 BACKLOG = 1024
+
+
+class AnotherVersion(BatchscopeError):
+    """The database belongs to another version of the code."""
 
 
 class Server:
@@ -59,7 +65,7 @@ class Server:
         self._workers = threads.Pool(WORKERS + READERS)
         self.url = _url(settings.host, listener.getsockname()[1])
         url = database_url(settings)
-        migrate.upgrade(url)
+        _migrate(url)
         self.writer = Writer(url, spawn=threads.spawn, notify=self._inbox.post, new_queue=threads.new_queue)
         self.in_flight = InFlight()
         self.live = LiveState(time.monotonic_ns, version=VERSION)
@@ -199,6 +205,13 @@ class Server:
 def database_url(settings: ServerSettings) -> str:
     """The records' place."""
     return settings.database_url or f"sqlite:///{settings.directory / 'batchscope.db'}"
+
+
+def _migrate(url: str) -> None:
+    try:
+        migrate.upgrade(url)
+    except SchemaError as error:
+        raise AnotherVersion(error.message, error.param) from error
 
 
 def _hash_key(directory: Path) -> bytes:

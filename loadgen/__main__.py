@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def become_locust(options: argparse.Namespace, scenario: Scenario) -> NoReturn:
+    """Take over this process. A shell's background job would hand down an ignored SIGINT, and then nothing would stop it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execve(sys.executable, locust_command(options, scenario), environment())
 
 

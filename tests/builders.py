@@ -131,3 +131,17 @@ def run_to_idle(scheduler: Scheduler, requests: Iterable[Request] = (), *, now: 
     bench = Bench(scheduler, FakeClock(now), FakeRunner(elapsed=elapsed))
     bench.add(*requests)
     return bench.run_to_idle()
+
+
+def play(scheduler: Scheduler, requests: Iterable[Request], *, elapsed: int = 10 * MS) -> list[Event]:
+    """Run `requests`, each added when a step has ended at or after its `received_at`, until nothing is left."""
+    bench = Bench(scheduler, runner=FakeRunner(elapsed=elapsed))
+    coming = sorted(requests, key=lambda request: request.received_at)
+    coming.reverse()
+    while coming or not scheduler.idle:
+        if scheduler.idle:
+            bench.clock.now = max(bench.clock.now, coming[-1].received_at)
+        while coming and coming[-1].received_at <= bench.clock.now:
+            bench.add(coming.pop())
+        bench.step()
+    return bench.events

@@ -108,12 +108,12 @@ class FakeServer:
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._closing = False
+        self._closing = threading.Event()
         self._start(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing = True
+        self._closing.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
@@ -133,7 +133,7 @@ class FakeServer:
         thread.start()
 
     def _accept(self) -> None:
-        while not self._closing:
+        while not self._closing.is_set():
             try:
                 connection, _ = self._listener.accept()
             except OSError:
@@ -166,10 +166,8 @@ class FakeServer:
         for step in steps:
             if isinstance(step, bytes):
                 connection.sendall(step)
-            elif isinstance(step, str):
+            elif isinstance(step, str) or step and self._closing.wait(step):
                 return False
-            elif step and not self._closing:
-                time.sleep(step)
         return True
 
     def _control(self, request: FakeRequest) -> Iterable[Step]:

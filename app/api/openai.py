@@ -21,7 +21,7 @@ from app.api.errors import ApiError, Problem, not_found, unavailable
 from app.api.openai_parse import CHAT, COMPLETIONS, Generation, Model, parse
 from app.api.sequences import Prompts, read_prompts, submits_of
 from app.extensions import Parts, parts
-from app.serving.in_flight import Answer
+from app.serving.answers import Answer
 from app.serving.token_streams import TokenStream
 from app.store.accepted import AcceptedRow
 
@@ -164,6 +164,8 @@ def _streamed(here: Parts, call: Call, answer: Answer) -> Response:
 
     def closed() -> None:
         here.acceptance.settle(answer)
+        if answer.problem is not None or answer.stream.lost is not None:
+            here.writer.amend(call.id, status_code=200)  # the status line had left
         _record_text(here, call, answer)
 
     response.call_on_close(closed)

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -57,8 +58,9 @@ def parser() -> argparse.ArgumentParser:
         prog="batchscope",
         description="Load-test and watch LLM request scheduling. Exit codes: 0 ok, 1 failed, 2 usage.",
         allow_abbrev=False,
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=30),
     )
-    words = top.add_subparsers(title="commands", metavar="", required=True)
+    words = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     words.add_parser("serve", help=serve.HELP, add_help=False)
     for command in COMMANDS:
         common = _common(url=command.url)
@@ -75,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[:1] == ["serve"]:
             return serve.serve(words[1:])
-        options = parser().parse_args(words)
+        options = parser().parse_args(_with_descending(words))
         code: int = options.act(options)
         sys.stdout.flush()
         return code
@@ -105,6 +107,17 @@ def _common(*, url: bool, inherited: bool = False) -> argparse.ArgumentParser:
     if url:
         common.add_argument("--url", metavar="URL", default=default, help="ask this server instead of the data directory's")
     return common
+
+
+def _with_descending(words: list[str]) -> list[str]:
+    """`--sort -ttft_ms` as one word: argparse would take a key that begins with a dash for a flag."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] == "--sort" and word.startswith("-") and not word.startswith("--"):
+            joined[-1] = f"--sort={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _sentence(text: str) -> str:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from app.cli.failures import FAILED, OK, CommandError
 from app.cli.report_text import report_text
@@ -36,21 +36,24 @@ def load_foreign(options: argparse.Namespace) -> int:
 
 
 def _follow(command: list[str]) -> int:
-    """Show the child's progress until it ends. In a group of its own, it is told of Ctrl-C by us alone, once."""
+    """Show the child's progress until it ends. In a session of its own, it is told of Ctrl-C by us alone, once."""
     line = ProgressLine()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
-        assert child.stdout is not None
-        while True:
-            try:
-                for said in child.stdout:
-                    _show(line, said)
-                break
-            except KeyboardInterrupt:
-                say("\nstopping; what there is is kept")
-                child.send_signal(signal.SIGTERM)
+        try:
+            _show_all(line, child.stdout)
+        except KeyboardInterrupt:
+            line.end()
+            say("stopping; what there is is kept")
+            child.send_signal(signal.SIGTERM)
+            _show_all(line, child.stdout)
         code = child.wait()
     line.end()
     return code
+
+
+def _show_all(line: ProgressLine, lines: IO[str] | None) -> None:
+    for said in lines or ():
+        _show(line, said)
 
 
 def _show(line: ProgressLine, said: str) -> None:

@@ -52,7 +52,7 @@ def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
     parser.add_argument("--format", choices=("table", "csv", "jsonl"), default="table", help="how to print (default: table)")
     parser.epilog = f"Also --min-M and --max-M for each measure M: {', '.join(MEASURES)}."
     parser.set_defaults(act=list_requests)
-    show = parser.add_subparsers(title="subcommands", metavar="").add_parser(
+    show = parser.add_subparsers(title="subcommands", metavar="COMMAND").add_parser(
         "show", parents=[common], help="one request, whole", description="One request: its times, waits, events and slices."
     )
     show.add_argument("id", help="its id, as req_…")
@@ -65,7 +65,7 @@ def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
         "--limit", type=_positive, default=TABLE_LIMIT, metavar="N", help="at most so many (default: %(default)s)"
     )
     parser.set_defaults(act=list_runs)
-    delete = parser.add_subparsers(title="subcommands", metavar="").add_parser(
+    delete = parser.add_subparsers(title="subcommands", metavar="COMMAND").add_parser(
         "delete", parents=[common], help="delete runs, their requests and events", description="Needs a server that is running."
     )
     delete.add_argument("run", nargs="+", help="id of a run")

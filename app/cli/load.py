@@ -43,9 +43,6 @@ def add_load(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="also write report.json here (a foreign target: the raw rows too)"
     )
-    parser.add_argument(
-        "--serve-arg", action="append", default=[], metavar="ARG", help="flag of a server started for this run, as --serve-arg=--runner=null"
-    )  # fmt: skip
     parser.set_defaults(act=load)
 
 
@@ -78,7 +75,7 @@ def load(options: argparse.Namespace) -> int:
     if options.url:
         _only_loopback(options.url)
         server = Server(options.url, client_key())
-        if not server.answers("/api/scheduler"):
+        if server.status("/api/scheduler") not in (200, 401):
             if scheduler:
                 raise CommandError(f"{options.url} is not a Batchscope server: --scheduler cannot be applied to it", USAGE)
             return load_foreign(options)
@@ -95,37 +92,38 @@ def load(options: argparse.Namespace) -> int:
 
 
 def follow(server: Server, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Show the run's progress until it has ended; Ctrl-C asks it to stop. Its last state."""
-    path, line, stopping = f"/api/runs/{quote(run['id'], safe='')}", ProgressLine(), False
+    """Show the run's progress until it has ended; Ctrl-C asks it to stop, a second one is raised. Its last state."""
+    path, line = f"/api/runs/{quote(run['id'], safe='')}", ProgressLine()
     say(f"run {run['id']} of {run['scenario']} at {server.url}")
+    try:
+        return _until_ended(server, path, line)
+    except KeyboardInterrupt:
+        line.end()
+        say("stopping the run; what there is is kept (Ctrl-C again leaves at once)")
+        server.post(f"{path}/stop", {})
+        return _until_ended(server, path, line)
+
+
+def _until_ended(server: Server, path: str, line: ProgressLine) -> dict[str, Any]:
     while True:
-        try:
-            now: dict[str, Any] = server.get(path)
-            line.show(*progress(now, stopping=stopping))
-            if now["status"] in ENDED:
-                line.end()
-                if now["error"]:
-                    say(now["error"])
-                return now
-            time.sleep(POLL_S)
-        except KeyboardInterrupt:
+        now: dict[str, Any] = server.get(path)
+        line.show(*progress(now))
+        if now["status"] in ENDED:
             line.end()
-            if stopping:
-                raise
-            stopping = True
-            say("stopping the run; what there is is kept (Ctrl-C again leaves at once)")
-            server.post(f"{path}/stop", {})
+            if now["error"]:
+                say(now["error"])
+            return now
+        time.sleep(POLL_S)
 
 
-def progress(run: Mapping[str, Any], *, stopping: bool = False) -> tuple[float | None, str]:
+def progress(run: Mapping[str, Any]) -> tuple[float | None, str]:
     """(share of the planned time, what to say) of a run."""
     figures, planned = run.get("progress") or {}, run.get("duration_s")
     elapsed = figures.get("t")
     done = min(elapsed / planned, 1.0) if elapsed is not None and planned else None
     clock = f"{elapsed or 0:.0f}" + (f" of {planned:.0f} s" if planned else " s")
     counts = ", ".join(f"{figures.get(name, 0)} {name}" for name in ("sent", "ok", "failed", "refused", "in_flight"))
-    status = "stopping" if stopping and run["status"] not in ENDED else run["status"]
-    return done, f"{status}  {clock}  {counts.replace('_', ' ')}"
+    return done, f"{run['status']}  {clock}  {counts.replace('_', ' ')}"
 
 
 def scenario_values(name: str, given: list[str]) -> dict[str, Any]:
@@ -155,7 +153,7 @@ def _server(options: argparse.Namespace) -> AbstractContextManager[Server]:
     server = holding(settings.directory, client_key())
     if server is not None:
         return nullcontext(server)
-    return started(settings, [*server_arguments(options), *options.serve_arg], say)
+    return started(settings, server_arguments(options), say)
 
 
 def _only_loopback(url: str) -> None:

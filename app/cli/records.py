@@ -18,7 +18,7 @@ from app.store.database import is_sqlite
 from app.store.errors import QueryError
 from app.store.queries import Queries
 
-DATABASE = "batchscope.sqlite3"
+DATABASE = "batchscope.db"
 PAGE = 1000
 
 

@@ -49,7 +49,7 @@ def comparison_text(answer: Mapping[str, Any]) -> str:
 
 def _about(report: Mapping[str, Any]) -> str:
     run = report.get("run")
-    known = run if isinstance(run, Mapping) else report | {"id": run}
+    known = run if isinstance(run, Mapping) else {**report, "id": run}
     shown = {name: known.get(name) for name in ("id", "scenario", "seed", "started", "target", "url", "model", "error")}
     return pairs({name: value for name, value in shown.items() if value is not None})
 

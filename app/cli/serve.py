@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import NoReturn
 
 from app.cli.failures import OK
-from app.cli.server import API_KEY
+from app.cli.server import server_environment
 from app.cli.terminal import pairs, print_json
 from app.settings import load, parser
 
@@ -20,7 +20,7 @@ HELP = "serve the dashboard and the OpenAI-compatible API"
 
 def serve(argv: list[str]) -> int:
     """Replace this process by the server; returns only for --help and --check."""
-    environ = {name: value for name, value in os.environ.items() if name != API_KEY}
+    environ = server_environment()
     if "-h" in argv or "--help" in argv:
         print(parser("batchscope serve").format_help().rstrip())
         print("  --check               say what flags, environment and file come to, and stop; --json prints it as JSON")

@@ -51,12 +51,12 @@ class Server:
         """The decoded answer."""
         return self._checked("DELETE", path)
 
-    def answers(self, path: str = "/livez", timeout: float = 2.0) -> bool:
-        """Does it answer `path` with 200?"""
+    def status(self, path: str = "/livez", timeout: float = 2.0) -> int | None:
+        """The status of its answer to GET `path`; None when nobody answers."""
         try:
-            return self._ask("GET", path, None, timeout)[0] == 200
+            return self._ask("GET", path, None, timeout)[0]
         except CommandError:
-            return False
+            return None
 
     def _checked(self, method: str, path: str, body: Any = None) -> Any:
         status, answer = self._ask(method, path, body, TIMEOUT_S)
@@ -91,7 +91,7 @@ def holding(directory: Path, key: str = "") -> Server | None:
     if not isinstance(told, dict) or not isinstance(told.get("url"), str):
         raise CommandError(f"{directory / 'server.json'} names no url")
     server = Server(told["url"], key)
-    return server if server.answers() else None
+    return server if server.status() == 200 else None
 
 
 @contextmanager
@@ -104,7 +104,9 @@ def started(settings: ServerSettings, arguments: list[str], say: Any) -> Iterato
     say(f"no server holds {directory}: starting one (its output: {log_path})")
     with log_path.open("ab") as log:
         # In a session of its own, so that Ctrl-C reaches this command alone, which then stops the run in order.
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=server_environment(), start_new_session=True
+        )
     try:
         yield _ready(process, directory, log_path)
     finally:
@@ -114,6 +116,11 @@ def started(settings: ServerSettings, arguments: list[str], say: Any) -> Iterato
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def server_environment() -> dict[str, str]:
+    """The environment without what is a client's, which a server would refuse as unknown."""
+    return {name: value for name, value in os.environ.items() if name != API_KEY}
 
 
 def client_key() -> str:
@@ -128,8 +135,11 @@ def _ready(process: subprocess.Popen[bytes], directory: Path, log_path: Path) ->
             tail = log_path.read_text("utf-8", "replace").splitlines()[-5:]
             raise CommandError("the server ended while starting:\n" + "\n".join(tail), USAGE if process.returncode == 2 else 1)
         server = holding(directory, client_key())
-        if server is not None and server.answers("/readyz"):
+        status = None if server is None else server.status("/readyz")
+        if server is not None and status == 200:
             return server
+        if status == 401:
+            raise CommandError(f"the server wants a key: put one of its key file into {API_KEY}")
         time.sleep(0.1)
     raise CommandError(f"the server was not ready within {STARTS_WITHIN_S:.0f} s; its output is in {log_path}")
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-from app.cli.server import API_KEY
+from app.cli.server import server_environment
 from app.settings import ServerSettings, load
 
 
 def server_settings(options: argparse.Namespace) -> ServerSettings:
     """The settings that a server started here would have."""
-    return load(server_arguments(options), {name: value for name, value in os.environ.items() if name != API_KEY})
+    return load(server_arguments(options), server_environment())
 
 
 def server_arguments(options: argparse.Namespace) -> list[str]:

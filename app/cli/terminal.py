@@ -94,4 +94,5 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
 
 
 def _is_number(text: str) -> bool:
-    return text == NONE or text.removeprefix("-").replace(".", "", 1).isdigit()
+    bare = text.strip("()").removesuffix("%").strip().lstrip("+-")
+    return text == NONE or bare.replace(".", "", 1).isdigit()

@@ -37,7 +37,7 @@ def new_queue() -> Any:
 
 
 def wait_for(begin: Callable[[Callable[[Any, Exception | None], object]], object]) -> Any:
-    """Call `begin(done)` and sleep green until `done(result, error)` is called in a greenlet; its result, or its error raised."""
+    """Call `begin(done)` and sleep green until a greenlet calls `done(result, error)`; the result, or the error raised."""
     came: AsyncResult = AsyncResult()
 
     def done(result: Any, error: Exception | None) -> None:

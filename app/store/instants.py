@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from app.store.errors import QueryError
 
+_EPOCH_MS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?")
 _LIMIT_NS = 4_102_444_800 * 10**9  # the year 2100
 
 
@@ -20,10 +23,7 @@ def iso(wall: int | None) -> str | None:
 
 def wall_ns(text: str, param: str) -> int:
     """An ISO 8601 instant (no zone: UTC) or ms since the epoch; raises QueryError naming `param`."""
-    try:
-        ns = round(float(text) * 1e6)
-    except (ValueError, OverflowError):
-        ns = _from_iso(text, param)
+    ns = int(Decimal(text) * 10**6) if _EPOCH_MS.fullmatch(text) else _from_iso(text, param)
     if not 0 <= ns < _LIMIT_NS:
         raise QueryError(f"{param} is out of range: {text!r}", param)
     return ns

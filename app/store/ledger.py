@@ -27,14 +27,11 @@ def insert_accepts(connection: Connection, rows: list[AcceptedRow]) -> None:
         connection.execute(insert(requests), [_request_row(row) for row in rows])
 
 
-def existing(connection: Connection, rows: list[AcceptedRow]) -> set[str]:
-    """Which of them are in the database: asked after a commit whose outcome is unknown."""
-    ids = [row.id for row in rows]
-    found: set[str] = set()
-    for start in range(0, len(ids), 500):
-        part = select(requests.c.id).where(requests.c.id.in_(ids[start : start + 500]))
-        found.update(connection.execute(part).scalars())
-    return found
+def is_there(connection: Connection, row: AcceptedRow) -> bool:
+    """Is this very row in the database? Asked after a commit whose outcome is unknown."""
+    table = requests.c
+    mine = (table.id == row.id) & (table.received_at == row.received_at) & (table.received_wall == row.received_wall)
+    return connection.execute(select(table.id).where(mine)).first() is not None
 
 
 def apply(connection: Connection, batch: Batch) -> int:

@@ -127,7 +127,7 @@ class Scribe:
         try:
             connection = self._open()
             with connection.begin():
-                if not ledger.existing(connection, [row]):
+                if not ledger.is_there(connection, row):
                     ledger.insert_accepts(connection, [row])
         except Exception as error:  # it goes to whoever waits for the accept
             self._failed(error)

@@ -12,7 +12,7 @@ from app.store import database
 # Each counts the rows that break a promise of the records; all must be 0.
 _PROMISES = {
     "finished requests have no end": "SELECT count(*) FROM requests WHERE state = 'finished' AND finish IS NULL",
-    "requests that are not finished have an end": "SELECT count(*) FROM requests WHERE state <> 'finished' AND finish IS NOT NULL",
+    "live requests have an end": "SELECT count(*) FROM requests WHERE state <> 'finished' AND finish IS NOT NULL",
     "requests end before they were received": "SELECT count(*) FROM requests WHERE finished_at < received_at",
     "steps end before they begin": "SELECT count(*) FROM steps WHERE ended_at < started_at",
 }

@@ -17,19 +17,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from scheduler.core.events import EVENT_TYPES, StepCompleted
+from app.supervisor.pulse import Pulse
 from scheduler.engine.messages import PROTOCOL, Events, Failed, Hello, Loading, Ready, Reply, StepDone, Submit
 from scheduler.errors import EngineGone
 
 log = logging.getLogger("batchscope")
 
-HANG_S = 10.0
-HANG_FACTOR = 20
-FIRST_STEP_S = 120.0  # kernels are compiled and weights paged in during the first step of a life
 CRASHES_ALLOWED = 3
 CRASH_WINDOW_S = 60.0
 REST_S = 30.0
-_STEP_KIND = EVENT_TYPES.index(StepCompleted)
 
 
 class Client(Protocol):
@@ -100,9 +96,7 @@ class EngineLife:
         self._stopping = False
         self._again: list[Submit] = []
         self._crashes: deque[float] = deque(maxlen=CRASHES_ALLOWED)
-        self._progress_at = 0.0
-        self._longest_s = 0.0
-        self._stepped = False
+        self._pulse = Pulse(clock)
 
     # ---- life
 
@@ -172,18 +166,16 @@ class EngineLife:
             boot=boot, version=self.status.version, settings=self.status.settings, capacity=self.status.capacity
         )
         self._tell.on_status("loading", "starting the engine")
-        self._progress_at, self._longest_s, self._stepped = self._clock(), 0.0, False
+        self._pulse = Pulse(self._clock)
         self._client = self._make_client(lambda message: self._message(boot, message), lambda: self._gone(boot))
         self._client.start(Hello(PROTOCOL, boot, self._scheduler, self._model, self.status.version))
 
     def _message(self, boot: int, message: Any) -> None:
         if boot != self.status.boot:
             return
-        self._progress_at = self._clock()
+        self._pulse.heard(message)
         match message:
             case Events() | StepDone():
-                if isinstance(message, StepDone):
-                    self._note_step(message)
                 self._tell.on_events(message)
             case Loading():
                 share = f" ({100 * message.done // message.total} %)" if message.total else ""
@@ -205,19 +197,12 @@ class EngineLife:
         self._tell.on_status("up", "")
         self.submit(again)
 
-    def _note_step(self, message: StepDone) -> None:
-        for row in message.events:
-            if row[0] == _STEP_KIND:
-                started_at, ended_at = row[5], row[6]
-                self._longest_s = max(self._longest_s, (ended_at - started_at) / 1e9)
-                self._stepped = True
-
     def _gone(self, boot: int) -> None:
         """Called once at the end of each life, by its reader."""
         if boot != self.status.boot:
             return
         failure = self.status.failure
-        self.status.state = "failed" if failure is not None and not self._stepped else "down"
+        self.status.state = "failed" if failure is not None and not self._pulse.stepped else "down"
         self._tell.on_status("down", failure.message if failure else "the engine died; a new one is starting")
         self._again += self._tell.on_gone()
         if self._stopping or self.status.state == "failed":
@@ -239,19 +224,17 @@ class EngineLife:
         while not self._stopping:
             self._sleep(1.0)
             if self.hung:
-                log.error("the engine has work and took no step for %.0f s: killed", self._clock() - self._progress_at)
+                log.error("the engine has work and took no step for %.0f s: killed", self._pulse.silent_s)
                 self.kill()
 
     @property
     def hung(self) -> bool:
-        """Work, no hold, and no word for longer than any step should take."""
+        """It has work, is not held, and does not step."""
         if not self.up or self.status.paused:
             return False
         if not self._tell.work():
-            self._progress_at = self._clock()
-            return False
-        bound = max(HANG_S, HANG_FACTOR * self._longest_s) if self._stepped else FIRST_STEP_S
-        return self._clock() - self._progress_at > bound
+            self._pulse.heard()
+        return self._pulse.hung
 
     def _try(self, send: Callable[[Client], None]) -> bool:
         if self._client is None or not self.up:

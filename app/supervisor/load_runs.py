@@ -7,13 +7,7 @@ Invariants: at most one run is active; the scheduler settings that a run changed
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,15 +17,14 @@ from typing import Any, Protocol
 
 from app.request_id import new_request_id
 from app.supervisor import scenarios
-from scheduler.engine.messages import Reply
-from scheduler.errors import BatchscopeError, EngineGone, SettingsError
+from app.supervisor.generator import STOP_S, Generator, Order
+from app.supervisor.loan import Engine, Loan
+from scheduler.errors import BatchscopeError
 
 log = logging.getLogger("batchscope")
 
-ROOT = Path(__file__).resolve().parents[2]
-STOP_S = 12.0  # the child's own drain takes up to 5 s
+CPU_HIGH = 0.9  # of the generator's core: from here on it measures itself
 FIGURES = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
-KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "SYSTEMROOT")
 
 
 class RunActive(BatchscopeError):
@@ -45,13 +38,6 @@ class Ledger(Protocol):
     def change(self, run_id: str, columns: Mapping[str, Any]) -> dict[str, Any]: ...
     def import_file(self, run_id: str, path: Path) -> int: ...
     def report(self, run_id: str) -> dict[str, Any]: ...
-
-
-class Engine(Protocol):
-    """The settings side of the engine's life."""
-
-    def patch(self, changes: Mapping[str, Any], expected: int | None = None) -> Reply: ...
-    def current(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +73,10 @@ class Life:
     duration_s: float | None
     started_wall: int
     started_at: float
-    restore: dict[str, Any]
+    loan: Loan
     status: str = "pending"
     figures: dict[str, Any] = field(default_factory=dict)
-    child: subprocess.Popen[bytes] | None = None
+    child: Generator | None = None
     stop_asked: bool = False
     verdict: str | None = None
 
@@ -122,21 +108,21 @@ class LoadRuns:
                 raise RunActive(f"run {self._life.id} is active: stop it first", "run")
             shown = None if asked.external or asked.scenario is None else scenarios.describe(asked.scenario, asked.set)
             settings = {**(shown or {}).get("scheduler", {}), **asked.scheduler}
-            restore = self._apply(settings)
+            loan = Loan(self._engine, settings)
             life = Life(
                 id=new_request_id().replace("req_", "run_"),
                 asked=asked,
                 duration_s=None if shown is None else shown["duration_s"],
                 started_wall=time.time_ns(),
                 started_at=self._clock(),
-                restore=restore,
+                loan=loan,
             )
             self._life = life
         try:
             row = self._ledger.create(self._new_row(life, settings, shown))
             self._begin(life)
         except BaseException:
-            self._put_back(life)
+            life.loan.give_back()
             self._life = None
             raise
         return row
@@ -151,7 +137,7 @@ class LoadRuns:
             self._finish(life, "finished" if life.asked.external else "stopped", None)
         else:
             self._move(life, "draining")
-            threading.Thread(target=self._end_child, args=(life.child,), name="load-stop", daemon=True).start()
+            threading.Thread(target=life.child.end, name="load-stop", daemon=True).start()
         return True
 
     def shutdown(self) -> None:
@@ -169,58 +155,38 @@ class LoadRuns:
         if life.asked.external:
             self._move(life, "running")
             return
-        out = self._around.directory / life.id
-        out.mkdir(parents=True, exist_ok=True)
-        with (out / "stderr.log").open("wb") as errors:
-            life.child = subprocess.Popen(
-                self._command(life, out),
-                cwd=ROOT,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
+        assert life.asked.scenario is not None
+        order = Order(
+            run=life.id,
+            scenario=life.asked.scenario,
+            url=self._around.url(),
+            seed=life.asked.seed,
+            set=life.asked.set,
+            processes=life.asked.processes,
+            out=self._around.directory / life.id,
+            key=self._around.key,
+        )
+        life.child = Generator(order)
         self._tell(life)
-        threading.Thread(target=self._follow, args=(life, out), name="load-run", daemon=True).start()
+        threading.Thread(target=self._follow, args=(life, life.child), name="load-run", daemon=True).start()
 
-    def _command(self, life: Life, out: Path) -> list[str]:
-        asked = life.asked
-        command = [sys.executable, "-m", "loadgen", f"--scenario={asked.scenario}", f"--url={self._around.url()}"]
-        command += [f"--run={life.id}", f"--seed={asked.seed}", f"--out={out}", f"--processes={asked.processes}"]
-        return command + [f"--set={name}={_text(value)}" for name, value in asked.set.items()]
-
-    def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in KEPT_ENVIRONMENT if name in os.environ}
-        key = {"BATCHSCOPE_API_KEY": self._around.key} if self._around.key else {}
-        return {**kept, **key, "PYTHONUNBUFFERED": "1"}
-
-    def _follow(self, life: Life, out: Path) -> None:
+    def _follow(self, life: Life, child: Generator) -> None:
         """Read the child's progress until it ends, then close the run."""
-        child = life.child
-        assert child is not None and child.stdout is not None
         error: str | None = None
         try:
-            for line in child.stdout:
-                self._progress(life, line)
-            code = child.wait()
+            for said in child.progress():
+                self._progress(life, said)
+            code = child.code()
             if code != 0 and not life.stop_asked:
-                error = f"the load generator ended with code {code}: {_tail(out / 'stderr.log')}"
+                error = f"the load generator ended with code {code}: {child.last_words()}"
         except Exception as failure:  # noqa: BLE001 - whatever it was, the run must be closed and say why
             log.exception("following run %s failed", life.id)
             error = f"{type(failure).__name__}: {failure}"
-            self._end_child(child)
+            child.end()
         status = "failed" if error else "stopped" if life.stop_asked else "finished"
-        self._finish(life, status, error, out / "requests.jsonl")
+        self._finish(life, status, error, child.requests)
 
-    def _progress(self, life: Life, line: bytes) -> None:
-        try:
-            said = json.loads(line)
-        except ValueError:
-            log.warning("run %s: the generator said %r", life.id, line[:200])
-            return
-        if not isinstance(said, dict) or said.get("type") != "progress":
-            return
+    def _progress(self, life: Life, said: dict[str, Any]) -> None:
         life.figures = said
         over = life.duration_s is not None and said.get("t", 0) >= life.duration_s
         if life.status == "pending":
@@ -232,7 +198,7 @@ class LoadRuns:
 
     def _finish(self, life: Life, status: str, error: str | None, file: Path | None = None) -> None:
         """Import what is missing, put the settings back, close the row, make the report. Each step whatever the others did."""
-        self._put_back(life)
+        life.loan.give_back()
         columns: dict[str, Any] = {
             "status": status,
             "error": error,
@@ -262,43 +228,7 @@ class LoadRuns:
         self._ledger.change(life.id, columns)
         self._tell(life)
 
-    def _end_child(self, child: subprocess.Popen[bytes]) -> None:
-        """SIGTERM, then the whole group."""
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-
-    # ---- settings and rows
-
-    def _apply(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Change the scheduler's settings for the run; what to put back at its end."""
-        if not settings:
-            return {}
-        before = self._engine.current()
-        unknown = set(settings) - set(before)
-        if unknown:
-            raise SettingsError(f"unknown setting {min(unknown)!r}", f"scheduler.{min(unknown)}")
-        reply = self._engine.patch(settings)
-        if reply.error is not None:
-            raise SettingsError(reply.message, f"scheduler.{reply.param}")
-        names = {*settings, *({"policy_params"} if "policy" in settings else ())}
-        return {name: before[name] for name in names}
-
-    def _put_back(self, life: Life) -> None:
-        if not life.restore:
-            return
-        try:
-            reply = self._engine.patch(life.restore)
-            if reply.error is not None:
-                log.error("run %s: its settings could not be put back: %s", life.id, reply.message)
-        except EngineGone as error:
-            log.error("run %s: its settings could not be put back: %s", life.id, error.message)
-        life.restore = {}
+    # ---- rows
 
     def _new_row(self, life: Life, settings: Mapping[str, Any], shown: Mapping[str, Any] | None) -> dict[str, Any]:
         asked = life.asked
@@ -333,12 +263,3 @@ class LoadRuns:
             "verdict": life.verdict,
         }
         self._around.on_change(shown)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _tail(path: Path, characters: int = 400) -> str:
-    lines = path.read_text("utf-8", "replace").strip().splitlines()
-    return " | ".join(lines[-3:])[-characters:] if lines else "it said nothing"

@@ -145,7 +145,9 @@ class EngineClient:
                         self._replies.take(message)
                     else:
                         self._on_message(message)
-        except (ConnectionError, ProtocolError) as error:
+        except ConnectionError:
+            pass  # an engine that ends with commands unread resets the pair: to us it is just gone
+        except ProtocolError as error:
             print(f"engine pair: {error}", file=sys.stderr)
         finally:
             self.kill()

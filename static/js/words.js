@@ -27,7 +27,7 @@ export function reasonWords(reason, gauges) {
 }
 
 const STATE = {
-  slots: (g) => `${int(g.running)} of ${int(g.max_num_seqs)} are taken`,
+  slots: (g) => (g.running < g.max_num_seqs ? `all ${int(g.max_num_seqs)} were taken at the last step` : `${int(g.running)} of ${int(g.max_num_seqs)} are taken`),
   kv_blocks: (g) => `${int(g.blocks_total - g.blocks_free)} of ${int(g.blocks_total)} in use`,
   token_budget: (g) => `${int(g.token_budget)} tokens a step, all spent`,
 };

@@ -1,5 +1,6 @@
-"""Sizes: a file warns at 250 lines and fails at 400, a function warns at 40 and fails at 60, nesting warns above 3 and fails above 4.
+"""Sizes: a file warns at 250 lines and fails at 400, a function warns at 40 and fails at 60, nesting warns at 4 and fails at 5.
 
+A test file holds one module's laws, so it may have 600 lines. Migrations are history, not code: their functions may be long.
 Warnings are printed past pytest's capture, so that they are seen in a green run too.
 """
 
@@ -8,24 +9,31 @@ from __future__ import annotations
 import ast
 
 import pytest
-from architecture.sources import FOLDERS, PACKAGES, ROOT, Source, python_sources
+from architecture.sources import PACKAGES, ROOT, Source, python_sources
 
 FILE_WARNS, FILE_FAILS = 250, 400
+TEST_WARNS, TEST_FAILS = 400, 600
 FUNCTION_WARNS, FUNCTION_FAILS = 40, 60
 NESTING_WARNS, NESTING_FAILS = 3, 4
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
 
 
 def test_no_file_is_too_long(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = {source.path: source.text.count("\n") for source in python_sources(*FOLDERS)} | _scripts()
+    sizes = {source.path: source.text.count("\n") for source in python_sources(*PACKAGES, "benchmarks")} | _scripts()
     assert sizes
     _judge(
-        sizes, FILE_WARNS, FILE_FAILS, "lines: split it by noun (design.md section 8 says how a line finds its room)", capsys
+        sizes, FILE_WARNS, FILE_FAILS, "lines: split it by noun (docs/architecture.md says how a line finds its room)", capsys
     )
 
 
+def test_no_test_file_is_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {source.path: source.text.count("\n") for source in python_sources("tests")}
+    _judge(sizes, TEST_WARNS, TEST_FAILS, "lines: split it by the laws it holds", capsys)
+
+
 def test_no_function_is_too_long(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = {name: lines for source in python_sources(*FOLDERS) for name, lines in _functions(source).items()}
+    sources = python_sources(*PACKAGES, "benchmarks", "tests")
+    sizes = {name: lines for source in sources for name, lines in _functions(source).items()}
     _judge(sizes, FUNCTION_WARNS, FUNCTION_FAILS, "lines: a second verb is hiding in it", capsys)
 
 

@@ -1,8 +1,8 @@
 """An answer: which events are tokens, what ends well, and what stays undefined. Numbers of the bug catalogue in brackets."""
 
 import pytest
-
 from fakes import DONE, delta, event, text, usage
+
 from loadgen.answer import Answer, error_text
 from loadgen.sse import SseSplitter
 

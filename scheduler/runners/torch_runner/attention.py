@@ -16,14 +16,28 @@ from scheduler.runners.torch_runner.config import LlamaConfig
 from scheduler.runners.torch_runner.kv_cache import KVCache
 
 
+class GatherBuffer:
+    """Memory for gathered rows, grown to the widest group seen and reused in every layer and step."""
+
+    def __init__(self) -> None:
+        self._held: Tensor | None = None
+
+    def __call__(self, pool: Tensor, rows: Tensor) -> Tensor:
+        """Rows of `pool`, copied here; good until the next call."""
+        wanted = len(rows) * pool.shape[1]
+        if self._held is None or self._held.numel() < wanted:
+            self._held = pool.new_empty(wanted)
+        return torch.index_select(pool, 0, rows, out=self._held[:wanted].view(len(rows), pool.shape[1]))
+
+
 class PagedAttention:
-    """Reads and writes `cache`. The gather buffers grow to the widest group seen and are reused in every layer."""
+    """Reads and writes `cache`."""
 
     def __init__(self, config: LlamaConfig, cache: KVCache) -> None:
         self._cache = cache
         self._kv_heads, self._group, self._dim = config.kv_heads, config.group, config.head_dim
         self._scale = config.head_dim**-0.5
-        self._key_buffer = self._value_buffer = cache.keys[0].new_empty(0)
+        self._gather_keys, self._gather_values = GatherBuffer(), GatherBuffer()
 
     def __call__(self, layer: int, batch: Batch, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """[tokens, heads, head_dim] and [tokens, kv_heads, head_dim] twice → [tokens, heads * head_dim]."""
@@ -38,8 +52,8 @@ class PagedAttention:
 
     def _singles(self, layer: int, group: Singles, queries: Tensor, out: Tensor) -> None:
         shape = (group.count * self._kv_heads, group.context, self._dim)
-        keys = self._gather(self._cache.keys[layer], group.rows, "_key_buffer").view(shape)
-        values = self._gather(self._cache.values[layer], group.rows, "_value_buffer").view(shape)
+        keys = self._gather_keys(self._cache.keys[layer], group.rows).view(shape)
+        values = self._gather_values(self._cache.values[layer], group.rows).view(shape)
         own = slice(group.first, group.first + group.count)
         query = queries[own].reshape(-1, self._group, self._dim)
         scores = torch.baddbmm(group.mask, query, keys.transpose(1, 2), alpha=self._scale)
@@ -49,8 +63,8 @@ class PagedAttention:
         key, value = keys.transpose(0, 1), values.transpose(0, 1)
         if stretch.rows is not None:
             shape = (self._kv_heads, stretch.context, self._dim)
-            key = self._gather(self._cache.keys[layer], stretch.rows, "_key_buffer").view(shape)
-            value = self._gather(self._cache.values[layer], stretch.rows, "_value_buffer").view(shape)
+            key = self._gather_keys(self._cache.keys[layer], stretch.rows).view(shape)
+            value = self._gather_values(self._cache.values[layer], stretch.rows).view(shape)
         answer = scaled_dot_product_attention(
             query.transpose(0, 1)[None],
             key[None],
@@ -61,12 +75,3 @@ class PagedAttention:
             enable_gqa=self._group > 1,
         )
         return answer[0].transpose(0, 1)
-
-    def _gather(self, pool: Tensor, rows: Tensor, buffer: str) -> Tensor:
-        """Rows of the pool, copied into the buffer of that name."""
-        held: Tensor = getattr(self, buffer)
-        wanted = len(rows) * pool.shape[1]
-        if held.numel() < wanted:
-            held = pool.new_empty(wanted)
-            setattr(self, buffer, held)
-        return torch.index_select(pool, 0, rows, out=held[:wanted].view(len(rows), pool.shape[1]))

@@ -4,7 +4,7 @@ import { $, $$, setAttr, setText } from "../dom.js";
 import { int, msParts, percent, sig3 } from "../format.js";
 
 const used = (g) => (g.blocks_total === null ? null : g.blocks_total - g.blocks_free);
-const latency = (p50, n) => `p50 ${msParts(p50)[0]} · n ${int(n)}`;
+const latency = (p50, n) => `p50 ${msParts(p50).join(" ")}\nn ${int(n)}`;
 const few = (n) => n > 0 && n < 20; // fewer than one sample beyond p95
 
 const TILES = {

@@ -133,7 +133,7 @@ def test_stale_blocks_of_others_are_never_seen(tiny: TorchRunner, alone: dict[st
 # ---- NaN
 
 
-POISON = 299
+POISON = 257
 
 
 def poison(runner: TorchRunner) -> None:

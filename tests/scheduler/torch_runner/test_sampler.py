@@ -57,7 +57,7 @@ def test_temperature_zero_takes_the_best_and_the_first_of_equals() -> None:
     {"temperature": 3.0, "top_p": 0.9, "top_k": 300},
 ])  # fmt: skip
 def test_frequencies_are_the_probabilities(params: dict[str, float]) -> None:
-    logits, count = row(), 20_000
+    logits, count = row(), 6_000
     kept = sorted(allowed(logits, params["temperature"], params.get("top_p", 1.0), int(params.get("top_k", 0))))
     probabilities = torch.softmax(logits[kept].double() / params["temperature"], 0).tolist()
     seen = Counter(draws(logits, count, **params))

@@ -1,0 +1,63 @@
+// The report of one run; while the run goes on, its progress and the report of what is recorded so far.
+
+import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
+import { get } from "../api.js";
+import { when, zone } from "../format.js";
+import { createReportChart } from "../panels/report_chart.js";
+import * as tables from "../panels/report_tables.js";
+import { drawProgress } from "../panels/run_progress.js";
+import { verdictTag } from "../panels/verdict.js";
+import { RUN_LIVE, startShell } from "../shell.js";
+import { onTheme } from "../theme.js";
+
+const id = document.body.dataset.subject;
+const path = `/api/runs/${encodeURIComponent(id)}/report`;
+const { loop } = startShell();
+const AGAIN_MS = 3000;
+let drawChart = null;
+let report = null;
+let lastStatus = null;
+let timer = null;
+
+function show() {
+  const run = report.run;
+  const live = RUN_LIVE.includes(run.status);
+  setText($("#name"), run.name || run.scenario || run.id);
+  document.title = `${run.name || run.scenario || "Run"} · Batchscope`;
+  replace($("#tags"), el("span", { class: "tag" }, run.status), report.verdict ? verdictTag(report.verdict) : null, report.simulated ? el("span", { class: "tag", "data-tone": "warn" }, "simulated hardware") : null, el("small", { title: zone() }, `${when(run.started || run.created)} · ${run.id}`));
+  setAttr($("#records"), "href", `/requests?run=${encodeURIComponent(run.id)}`);
+  setHidden($("#records"), false);
+  replace($("#head"), el("p", { class: "headline" }, report.headline), report.verdict_reason && !live ? el("p", { class: "mut" }, report.verdict_reason) : null, run.error ? el("p", { class: "error" }, run.error) : null);
+  const fill = (name, nodes) => replace($(`#${name} .body`), ...nodes);
+  fill("reconciliation", tables.reconciliation(run.id, report.reconciliation));
+  fill("waits", tables.waits(run.id, report.waits));
+  fill("percentiles", tables.percentiles(run.id, report.percentiles));
+  fill("goodput", tables.goodput(run.id, report));
+  fill("steps", tables.steps(report.steps));
+  fill("fairness", tables.fairness(run.id, report.fairness));
+  fill("settings", tables.whatWasRun(report));
+  for (const name of ["first", "percentiles", "chart", "second", "third"]) setHidden($(`#${name}`), false);
+  drawChart = drawChart || createReportChart($("#chart"));
+  drawChart(report.timeline);
+  clearTimeout(timer);
+  if (live) timer = setTimeout(load, AGAIN_MS);
+}
+
+async function load() {
+  try {
+    report = await get(path);
+  } catch (error) {
+    if (report === null) replace($("#head"), el("p", { class: "error" }, error.message));
+    return;
+  }
+  show();
+}
+
+onTheme(() => drawChart && drawChart(report.timeline));
+loop.add(250, (state) => {
+  drawProgress($("#progress"), state, id);
+  const status = state.run !== null && state.run.id === id ? state.run.status : null;
+  if (status !== lastStatus && lastStatus !== null) load();
+  lastStatus = status;
+});
+load();

@@ -1,0 +1,58 @@
+// Fields made from a table of settings or parameters: typed inputs with range, unit and help. Sends nothing.
+
+import { el, replace } from "../dom.js";
+import { valueText } from "../format.js";
+
+/** One field. spec: { name, type, low, high, choices, help, unit }. Returns { node, read } where read() gives undefined if unset. */
+export function field(spec, value, { optional = false, disabled = false } = {}) {
+  const input = makeInput(spec, value, optional);
+  input.name = spec.name;
+  input.disabled = disabled;
+  const range = rangeText(spec);
+  const head = el("span", {}, el("b", {}, spec.name), disabled ? " · restart" : "", range ? ` · ${range}` : "");
+  return { node: el("label", { class: "field" }, head, input, el("span", { class: "hint" }, spec.help || "")), input, read: () => read(input, spec) };
+}
+
+function makeInput(spec, value, optional) {
+  if (spec.type === "bool" && !optional) {
+    const box = el("input", { type: "checkbox" });
+    box.checked = value === true;
+    return box;
+  }
+  const choices = spec.type === "bool" ? ["true", "false"] : spec.choices;
+  if (choices && choices.length) {
+    const options = [...(optional ? [el("option", { value: "" }, `as it is: ${valueText(value)}`)] : []), ...choices.map((name) => el("option", { value: name }, name))];
+    const select = el("select", {}, ...options);
+    select.value = optional ? "" : String(value);
+    return select;
+  }
+  const numeric = spec.type === "int" || spec.type === "float";
+  const bound = (limit) => (limit === null || limit === undefined ? null : limit);
+  const step = spec.type === "int" ? 1 : "any";
+  const input = numeric ? el("input", { type: "number", min: bound(spec.low), max: bound(spec.high), step }) : el("input", { type: "text", maxlength: 200 });
+  if (optional) input.placeholder = value === undefined ? "" : valueText(value);
+  else input.value = value === null || value === undefined ? "" : String(value);
+  return input;
+}
+
+function rangeText({ low, high, unit, type }) {
+  if (type === "bool") return "";
+  const known = (limit) => limit !== null && limit !== undefined;
+  const range = known(low) && known(high) ? `${valueText(low)} to ${valueText(high)}` : known(low) ? `from ${valueText(low)}` : "";
+  return [range, unit].filter(Boolean).join(" ");
+}
+
+function read(input, spec) {
+  if (input.type === "checkbox") return input.checked;
+  if (input.value === "") return undefined;
+  if (spec.type === "bool") return input.value === "true";
+  return spec.type === "int" || spec.type === "float" ? Number(input.value) : input.value;
+}
+
+/** Live settings as optional fields: left empty, a setting stays as it is. Returns changes(). */
+export function optionalSettings(box, table, settings, policies) {
+  const specs = table.filter((spec) => spec.live && spec.type !== "dict");
+  const fields = specs.map((spec) => [spec.name, field(spec.name === "policy" ? { ...spec, choices: policies } : spec, settings[spec.name], { optional: true })]);
+  replace(box, ...fields.map(([, one]) => one.node));
+  return () => Object.fromEntries(fields.map(([name, one]) => [name, one.read()]).filter(([, value]) => value !== undefined));
+}

@@ -1,0 +1,92 @@
+"""The history API: JSON of the records over HTTP, a 400 that names the parameter, a 404 for what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from records import Records, make_bench, some_requests
+
+from app.api import errors
+from app.api.requests import requests_api
+from app.store.queries import Queries
+
+
+@dataclass
+class Reader:
+    """What the web process offers; here a thread is not needed."""
+
+    queries: Queries
+
+    def run_native(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+    path: Path = tmp_path_factory.mktemp("api")
+    records = Records(path / "records.sqlite3")
+    records.play(make_bench(2, max_num_seqs=2), some_requests(5))
+    app = Flask(__name__)
+    app.extensions["batchscope"] = Reader(records.queries)
+    app.register_blueprint(requests_api)
+    errors.init_app(app)
+    yield app.test_client()
+    records.close()
+
+
+def test_pages_follow_their_cursor(client: FlaskClient) -> None:
+    first = client.get("/api/requests?limit=3&sort=-e2e_ms").get_json()
+    rest = client.get("/api/requests", query_string={"limit": 3, "sort": "-e2e_ms", "cursor": first["next_cursor"]}).get_json()
+    times = [item["e2e_ms"] for item in first["items"] + rest["items"]]
+    assert times == sorted(times, reverse=True) and len(times) == 5
+    assert rest["next_cursor"] is None and first["total"] == 5 and first["total_exact"]
+
+
+def test_one_request_is_shown_whole(client: FlaskClient) -> None:
+    found = client.get("/api/requests/r1").get_json()
+    assert found["id"] == "r1" and found["events"] and found["slices"]["step"] and found["client"] is None
+
+
+def test_the_other_questions_are_answered(client: FlaskClient) -> None:
+    assert client.get("/api/requests/summary?group_by=tenant").get_json()["groups"][0]["count"] == 3
+    assert client.get("/api/steps").get_json()["boots"]["2"]["runner"] == "null"
+    assert client.get("/api/segments?rows=slot&max=100").get_json()["segments"]["phase"]
+
+
+@pytest.mark.parametrize(
+    ("path", "param"),
+    [
+        ("/api/requests?colour=red", "colour"),
+        ("/api/requests?limit=0", "limit"),
+        ("/api/requests?cursor=zzz", "cursor"),
+        ("/api/requests?run=a&run=b", "run"),
+        ("/api/requests/summary?group_by=x", "group_by"),
+        ("/api/steps?from_seq=x", "from_seq"),
+        ("/api/segments?rows=x", "rows"),
+        ("/api/export/requests.csv?state=x", "state"),
+        ("/api/export/requests.xlsx", "format"),
+    ],
+)
+def test_a_wrong_parameter_is_a_400_that_names_it(client: FlaskClient, path: str, param: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 400
+    assert answer.get_json()["error"]["param"] == param
+
+
+def test_an_absent_request_is_a_404(client: FlaskClient) -> None:
+    answer = client.get("/api/requests/nobody")
+    assert answer.status_code == 404 and answer.get_json()["error"]["code"] == "request_not_found"
+
+
+def test_exports_are_files_of_all_rows(client: FlaskClient) -> None:
+    answer = client.get("/api/export/requests.csv?sort=received")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert "requests.csv" in answer.headers["Content-Disposition"]
+    assert len(answer.get_data(as_text=True).splitlines()) == 6
+    assert len(client.get("/api/export/requests.jsonl").get_data(as_text=True).splitlines()) == 5

@@ -1,0 +1,54 @@
+"""Exports hold every row of the filter, and nothing that a spreadsheet would run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from records import Records, make_bench, make_row, some_requests
+
+from app.store import export, filters
+from app.store.errors import QueryError
+
+
+def exported(records: Records, form: str, **params: str) -> str:
+    return b"".join(export.stream(form, records.queries.export_page, params)).decode()
+
+
+@given(st.text())
+def test_no_text_cell_starts_like_a_formula(text: str) -> None:
+    cell = export.safe(text)
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\0"))
+    assert cell in (text, "'" + text)
+
+
+def test_numbers_stay_numbers() -> None:
+    assert export.safe(-1) == -1 and export.safe(2.5) == 2.5 and export.safe(None) is None
+
+
+def test_csv_is_rectangular_and_neutralised(records: Records) -> None:
+    records.accept(make_row("a", tenant='=HYPERLINK("x")', kind='says "hi",\nthen', priority=-3, ignored_fields=("+x", "y")))
+    header, row = csv.reader(io.StringIO(exported(records, "csv"), newline=""))
+    found = dict(zip(header, row, strict=True))
+    assert found["tenant"] == '\'=HYPERLINK("x")' and found["kind"] == 'says "hi",\nthen'
+    assert found["priority"] == "-3" and found["ignored_fields"] == "'+x y" and found["ttft_ms"] == ""
+
+
+def test_every_row_is_exported_over_many_pages(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.queries.MAX_PAGE", 2)
+    records.play(make_bench(2), some_requests(7))
+    lines = [json.loads(line) for line in exported(records, "jsonl", sort="ttft_ms").splitlines()]
+    assert [line["ttft_ms"] for line in lines] == sorted(line["ttft_ms"] for line in lines) and len(lines) == 7
+    assert lines[0] == next(i for i in records.queries.requests({})["items"] if i["id"] == lines[0]["id"])
+    assert len(exported(records, "csv", tenant="b").splitlines()) == 1 + 3
+    assert filters.MAX_PAGE == 1000
+
+
+def test_a_bad_filter_or_form_fails_before_the_first_byte(records: Records) -> None:
+    for form, params in (("xlsx", {}), ("csv", {"colour": "red"})):
+        with pytest.raises(QueryError):
+            export.stream(form, records.queries.export_page, params)

@@ -1,0 +1,228 @@
+"""Acknowledged is durable, in order, once; nothing is lost in silence; a crash leaves no request open."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records import MS, Records, make_bench, make_row, make_writer, some_requests
+from sqlalchemy import insert
+
+from app.store import database
+from app.store import writer as writer_module
+from app.store.errors import StoreBusy, StoreFailed
+from app.store.models import runs
+from scheduler.core.events import Parts, RequestFinished, RequestQueued
+from scheduler.core.request import NO_WAITS, FinishReason
+
+
+def finished(boot: int, seq: int, id: str, reason: FinishReason = FinishReason.STOP) -> RequestFinished:
+    return RequestFinished(boot, seq, seq, 0, id, -1, reason, None, 3, 0, 2, 0, Parts(NO_WAITS, 0, 0, 0, 0))
+
+
+def test_an_accept_is_answered_after_its_commit(records: Records) -> None:
+    seen: list[int] = []
+    records.writer.accept(make_row("a"), lambda error: seen.append(records.sql("SELECT count(*) FROM requests")[0][0]))
+    records.flush()
+    assert seen == [1]
+
+
+def test_the_connection_is_wal_and_fully_synchronous(records: Records) -> None:
+    def pragmas(connection: Any) -> tuple[Any, ...]:
+        return tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous"))
+
+    assert records.job(pragmas) == ("wal", 2)
+
+
+def test_an_id_that_is_there_already_fails_alone(records: Records) -> None:
+    records.accept(make_row("a"))
+    answers: dict[str, Exception | None] = {}
+    gate = threading.Event()
+    records.writer.job(lambda connection: gate.wait(10), lambda result, error: None)  # so that the three share a commit
+    for id in ("b", "a", "c"):
+        records.writer.accept(make_row(id, 5), lambda error, id=id: answers.update({id: error}))
+    gate.set()
+    records.flush()
+    assert answers["b"] is None and answers["c"] is None
+    assert isinstance(answers["a"], StoreFailed)
+    assert records.sql("SELECT count(*) FROM requests") == [(3,)]
+    assert records.writer.stats().errors == 2 and "IntegrityError" in str(records.writer.stats().last_error)
+
+
+def test_a_row_that_cannot_be_stored_is_counted_and_takes_no_neighbour_along(records: Records) -> None:
+    records.accept(make_row("a"))
+    queued = RequestQueued(7, 1, 0, "a", 0, 3, 4, "t\ud800", "interactive", 0, None, None)  # half a character
+    records.write([queued, finished(7, 2, "a")])
+    assert records.sql("SELECT state FROM requests") == [("finished",)]
+    stats = records.writer.stats()
+    assert stats.lost == 1 and stats.pending == 0 and stats.last_error
+
+
+def test_a_second_terminal_event_does_nothing_and_is_counted(records: Records) -> None:
+    records.accept(make_row("a"))
+    records.write([finished(3, 1, "a")])
+    records.write([finished(4, 1, "a", FinishReason.ERROR)])
+    assert records.sql("SELECT boot, json_extract(data, '$.reason') FROM request_events WHERE terminal") == [(3, "stop")]
+    assert records.sql("SELECT finish FROM requests") == [("stop",)]
+    assert records.writer.stats().terminal_duplicates == 1
+
+
+def test_the_database_itself_refuses_a_second_terminal_row(records: Records) -> None:
+    line = (
+        "INSERT INTO request_events (boot, seq, request_id, sequence_id, kind, at, terminal) VALUES (1, ?, 'a', ?, 'x', 0, ?)"
+    )
+    with sqlite3.connect(records.path) as connection:
+        connection.execute(line, (1, "a/0", True))
+        connection.execute(line, (2, "a/1", True))
+        connection.execute(line, (3, "a/0", False))
+        with pytest.raises(sqlite3.IntegrityError):
+            connection.execute(line, (4, "a/0", True))
+    connection.close()
+
+
+def test_a_lock_held_elsewhere_fails_accepts_and_keeps_events(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(database, "_COMMON", ("PRAGMA busy_timeout=1",))
+    records.job(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout=1") and None)
+    records.accept(make_row("a"))
+    rival = sqlite3.connect(records.path, isolation_level=None)
+    rival.execute("BEGIN IMMEDIATE")
+    answered = threading.Event()
+    records.writer.events([finished(3, 1, "a")])
+    records.writer.accept(make_row("b"), lambda error: (records.answers.append(error), answered.set()))
+    assert answered.wait(20)
+    assert isinstance(records.answers[-1], StoreFailed)
+    assert records.writer.failing
+    rival.execute("ROLLBACK")
+    rival.close()
+    records.accept(make_row("c"))
+    assert records.answers[-1] is None
+    assert records.sql("SELECT state FROM requests ORDER BY id") == [("finished",), ("waiting",)]
+    assert not records.writer.failing
+
+
+def test_over_its_bound_the_backlog_refuses_new_requests(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_BACKLOG", -1)
+    records.writer.accept(make_row("a"), records.answers.append)
+    assert isinstance(records.answers[0], StoreBusy)
+    monkeypatch.undo()
+    records.accept(make_row("a"))
+    assert records.answers[1] is None
+
+
+def test_a_generator_is_one_transaction_a_step_and_others_go_between(records: Records) -> None:
+    seen: list[int] = []
+
+    def slices(connection: Any) -> Iterator[None]:
+        for n in range(3):
+            connection.execute(insert(runs), [{"id": f"run{n}", "status": "finished", "created_wall": n, "external": False}])
+            yield
+            seen.append(records.sql("SELECT count(*) FROM runs")[0][0])
+            records.writer.accept(make_row(f"a{n}"), records.answers.append)
+        connection.execute(insert(runs), [{"id": "last", "status": "finished", "created_wall": 9, "external": False}])
+        return "done"
+
+    assert records.job(slices) == "done"
+    assert seen == [1, 2, 3]
+    assert records.sql("SELECT count(*) FROM runs") == [(4,)]
+    assert records.answers[:2] == [None, None]
+
+
+def test_a_job_that_fails_changes_nothing_and_says_why(records: Records) -> None:
+    def work(connection: Any) -> None:
+        connection.execute(insert(runs), [{"id": "x", "status": "finished", "created_wall": 0, "external": False}])
+        raise LookupError("no")
+
+    with pytest.raises(LookupError):
+        records.job(work)
+    assert records.sql("SELECT count(*) FROM runs") == [(0,)]
+
+
+def test_close_writes_what_is_there_and_takes_no_more(tmp_path: Path) -> None:
+    records = Records(tmp_path / "r.sqlite3")
+    for n in range(500):
+        records.writer.accept(make_row(f"a{n}"), records.answers.append)
+    records.writer.events([finished(3, 1, "a0")])
+    records.close()
+    assert records.answers == [None] * 500
+    assert records.sql("SELECT count(*) FROM request_events") == [(1,)]
+    records.writer.accept(make_row("late"), records.answers.append)
+    assert isinstance(records.answers[-1], StoreBusy)
+
+
+def test_at_a_start_open_requests_end_as_web_crash(tmp_path: Path) -> None:
+    records = Records(tmp_path / "r.sqlite3")
+    records.play(make_bench(2), some_requests(2))
+    records.accept(make_row("open", sequences=2), make_row("other"))
+    records.write([RequestQueued(2, 900, 0, "open/0", 0, 3, 4, "t", "k", 0, None, None), finished(2, 901, "open/0")])
+    records.job(
+        lambda connection: connection.execute(insert(runs), [{"id": "x", "status": "running", "created_wall": 0}]) and None
+    )
+    records.close()
+    first = records.writer.web_boot
+    records.start()
+    assert records.writer.web_boot > max(first, 2)
+    assert records.sql("SELECT count(*) FROM requests WHERE state <> 'finished'") == [(0,)]
+    found = records.sql("SELECT finish, detail, finished_at, e2e_ms FROM requests WHERE id IN ('open', 'other')")
+    assert found == [("error", "web_crash", None, None)] * 2
+    ends = records.sql(
+        "SELECT sequence_id, boot FROM request_events WHERE terminal AND request_id IN ('open', 'other') ORDER BY 1"
+    )
+    assert ends == [("open/0", 2), ("open/1", records.writer.web_boot), ("other", records.writer.web_boot)]
+    assert records.sql("SELECT status, error FROM runs") == [("failed", "web_crash")]
+    detail = records.queries.request("other")
+    assert detail is not None and detail["finished"] is None and detail["events"][0]["t_ms"] is None
+    records.close()
+
+
+def test_boots_are_never_reused(tmp_path: Path) -> None:
+    records = Records(tmp_path / "r.sqlite3")
+    boots = [records.writer.web_boot, records.writer.next_boot()]
+    records.begin_life(make_bench(boots[-1]))
+    records.close()
+    records.start()
+    boots += [records.writer.web_boot, records.writer.next_boot()]
+    records.close()
+    assert boots == sorted(set(boots))
+
+
+def test_kill_9_loses_no_acknowledged_accept(tmp_path: Path) -> None:
+    records = Records(tmp_path / "r.sqlite3")
+    records.close()
+    script = Path(__file__).parent / "accept_until_killed.py"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(["tests", "."])}
+    acknowledged: set[str] = set()
+    for round_ in range(4):
+        with subprocess.Popen(
+            [sys.executable, str(script), records.url], stdout=subprocess.PIPE, text=True, env=environment
+        ) as child:
+            assert child.stdout is not None
+            for _ in range(60 + 170 * round_):
+                acknowledged.add(child.stdout.readline().strip())
+            child.kill()
+            acknowledged |= {line.strip() for line in child.stdout if line.endswith("\n")}
+    stored = {id for (id,) in records.sql("SELECT id FROM requests")}
+    assert len(acknowledged) > 1000
+    assert acknowledged <= stored
+    assert records.sql("PRAGMA integrity_check") == [("ok",)]
+    survivor = make_writer(records.url)
+    survivor.start()
+    assert survivor.close()
+    assert records.sql("SELECT DISTINCT state, detail FROM requests") == [("finished", "web_crash")]
+
+
+def test_events_of_a_forgotten_request_are_orphans_not_errors(records: Records) -> None:
+    bench = make_bench(5)
+    bench.add(*some_requests(1))
+    records.write(bench.run_to_idle())
+    stats = records.writer.stats()
+    assert stats.orphans == 1 and stats.errors == 0
+    assert records.sql("SELECT count(*) FROM steps")[0][0] > 0
+    assert bench.clock.now > 10 * MS

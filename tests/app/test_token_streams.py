@@ -1,0 +1,162 @@
+"""TokenStream over real socket pairs: pending, open, ended; slow and vanished clients. No greenlet waits for a fixed time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import pytest
+from gevent import socket as green
+
+from app.serving import token_streams
+from app.serving.token_streams import TokenStream
+
+PATIENCE = 5.0
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Any, Any]]:
+    ours, theirs = green.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def serve(stream: TokenStream, flush: Any = lambda: None) -> gevent.Greenlet:
+    """Run the stream's body as the server would; the greenlet's value is what ended it."""
+
+    def run() -> str:
+        try:
+            assert list(stream.body(flush)) == []
+        except ConnectionAbortedError as error:
+            return str(error)
+        return "done"
+
+    greenlet = gevent.spawn(run)
+    gevent.sleep(0)
+    return greenlet
+
+
+def read(sock: Any, size: int) -> bytes:
+    data = b""
+    with gevent.Timeout(PATIENCE):
+        while len(data) < size:
+            data += sock.recv(1 << 16)
+    return data
+
+
+def test_nothing_leaves_before_the_headers(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours, chunked=False)
+    stream.push(b"early ")
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(1)
+    served = serve(stream, flush=lambda: ours.sendall(b"HEAD "))
+    theirs.setblocking(True)
+    assert read(theirs, 11) == b"HEAD early "
+    stream.push(b"late")
+    stream.end()
+    assert read(theirs, 4) == b"late" and served.get(timeout=PATIENCE) == "done"
+
+
+def test_an_open_stream_is_written_by_the_dispatcher_itself(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours)
+    served = serve(stream)
+    stream.push(b"data: x\n\n")
+    theirs.setblocking(False)
+    assert theirs.recv(100) == b"9\r\ndata: x\n\n\r\n", "it must be out before any other greenlet runs"
+    stream.end()
+    assert served.get(timeout=PATIENCE) == "done"
+
+
+def test_a_late_reader_gets_everything_in_order(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_streams, "MAX_BEHIND_BYTES", 1 << 30)
+    ours, theirs = pair
+    stream = TokenStream(ours, chunked=False)
+    served = serve(stream)
+    pieces = [b"%06d" % number * 100 for number in range(5000)]
+    for piece in pieces:
+        stream.push(piece)
+    stream.end()
+    assert read(theirs, 3_000_000) == b"".join(pieces)
+    assert served.get(timeout=PATIENCE) == "done" and stream.lost is None
+
+
+def test_a_client_that_does_not_read_is_cut_at_the_byte_bound(pair: tuple[Any, Any]) -> None:
+    ours, _theirs = pair
+    stream = TokenStream(ours)
+    served = serve(stream)
+    pushed = 0
+    while stream.lost is None and pushed < 10 << 20:
+        stream.push(b"x" * 4096)
+        pushed += 4096
+    assert stream.lost == "slow_client" and served.get(timeout=PATIENCE) == "slow_client"
+    assert pushed < 3 << 20, "our bound, not the kernel's, must hold"
+
+
+def test_a_client_that_stays_behind_is_cut_at_the_age_bound(pair: tuple[Any, Any]) -> None:
+    ours, _theirs = pair
+    now = [0.0]
+    stream = TokenStream(ours, clock=lambda: now[0])
+    served = serve(stream)
+    for _ in range(100):
+        stream.push(b"x" * 4096)
+    assert stream.lost is None
+    now[0] = token_streams.MAX_BEHIND_S + 1
+    stream.push(b"one more")
+    assert stream.lost == "slow_client" and served.get(timeout=PATIENCE) == "slow_client"
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_hang_up_is_seen_while_nothing_flows(pair: tuple[Any, Any], half: bool) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours)
+    served = serve(stream)
+    if half:
+        theirs.shutdown(green.SHUT_WR)
+    else:
+        theirs.close()
+    assert served.get(timeout=PATIENCE) == "client_gone" and stream.lost == "client_gone"
+
+
+def test_a_hang_up_is_seen_while_waiting_unstreamed(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours)
+    waiting = gevent.spawn(stream.wait, lambda: False)
+    gevent.sleep(0)
+    theirs.close()
+    assert waiting.get(timeout=PATIENCE) is False and stream.lost == "client_gone"
+    stream.close()
+
+
+def test_pipelined_bytes_are_no_hang_up(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours)
+    done: list[bool] = []
+    waiting = gevent.spawn(stream.wait, lambda: bool(done))
+    theirs.sendall(b"GET / HTTP/1.1\r\n")
+    gevent.sleep(0.01)
+    assert not waiting.ready() and stream.lost is None
+    done.append(True)
+    stream.wake()
+    assert waiting.get(timeout=PATIENCE) is True
+    stream.close()
+
+
+def test_nothing_is_sent_after_the_client_is_lost(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours)
+    served = serve(stream)
+    theirs.close()
+    assert served.get(timeout=PATIENCE) == "client_gone"
+    stream.push(b"x" * 1000)
+    stream.end()
+    assert stream.lost == "client_gone"
+
+
+def test_a_wait_can_run_out(pair: tuple[Any, Any]) -> None:
+    stream = TokenStream(pair[0])
+    assert stream.wait(lambda: False, timeout=0.01) is False and stream.lost is None
+    stream.close()

@@ -1,0 +1,104 @@
+"""The queues that a policy may own, and what every policy of the catalog owes the mechanism."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from builders import Bench, make_request, make_scheduler, play
+
+from scheduler.core.events import RequestFinished, RequestScheduled
+from scheduler.core.policies.base import Departure, Fifo, SortedQueue
+from scheduler.core.policies.catalog import CATALOG, make
+from scheduler.core.request import Request
+
+
+def keyed(number: int, key: object) -> Request:
+    request = make_request()
+    request.number, request.key = number, key
+    return request
+
+
+def test_sorted_queue_agrees_with_a_sorted_list_through_pushes_and_removals_anywhere() -> None:
+    rng, queue, mirror = random.Random(4), SortedQueue(), list[tuple[int, int, Request]]()
+    for number in range(6000):
+        request = keyed(number, rng.randrange(300))
+        queue.push(request)
+        mirror.append((request.key, number, request))  # type: ignore[arg-type]
+        while mirror and rng.random() < 0.45:
+            gone = mirror.pop(rng.randrange(len(mirror)))
+            queue.remove(gone[2])
+        if number % 500 == 0:
+            assert list(queue) == [entry[2] for entry in sorted(mirror, key=lambda entry: entry[:2])]
+            assert len(queue) == len(mirror) and queue.first() is (min(mirror, key=lambda e: e[:2])[2] if mirror else None)
+    for _, _, request in mirror:
+        queue.remove(request)
+    assert queue.first() is None and len(queue) == 0
+
+
+def test_equal_keys_are_served_in_the_order_in_which_they_were_added() -> None:
+    queue = SortedQueue()
+    requests = [keyed(number, 1) for number in (5, 3, 9, 4)]
+    for request in requests:
+        queue.push(request)
+    assert [request.number for request in queue] == [3, 4, 5, 9]
+
+
+def test_fifo_lets_out_of_the_middle_and_back_to_the_front() -> None:
+    fifo = Fifo()
+    first, second, third = (keyed(number, None) for number in (1, 2, 3))
+    for request in (first, second, third):
+        fifo.push(request)
+    fifo.remove(second)
+    fifo.remove(first)
+    fifo.push_front(first)
+    assert fifo.first() is first and len(fifo) == 2
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_head_is_stable_and_none_only_when_nobody_waits(name: str) -> None:
+    policy = make(name, {})
+    requests = [keyed(number, None) for number in range(1, 6)]
+    assert policy.head(0) is None
+    for request in requests:
+        policy.enqueue(request, 0)
+    for left in range(5, 0, -1):
+        head = policy.head(left)
+        assert head is not None and policy.head(left + 1) is head
+        policy.dequeue(head, Departure.ADMITTED if left % 2 else Departure.GONE)
+    assert policy.head(0) is None
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_equal_requests_are_served_in_the_order_of_submission(name: str) -> None:
+    bench = Bench(make_scheduler(make(name, {}), max_num_seqs=1))
+    bench.add(*[make_request(f"z{-i}", prompt=4, max_tokens=2) for i in range(30)])  # ids that do not sort by age
+    bench.run_to_idle()
+    numbers = [event.number for event in bench.of(RequestScheduled)]
+    assert numbers == sorted(numbers) and len(numbers) == 30
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_everybody_is_served_in_the_end(name: str) -> None:
+    rng = random.Random(8)
+    requests = [
+        make_request(
+            prompt=rng.randrange(1, 30), max_tokens=rng.randrange(1, 20), priority=rng.randrange(5), received_at=i * 3_000_000
+        )
+        for i in range(60)
+    ]
+    events = play(make_scheduler(make(name, {}), blocks=40), requests)
+    assert {event.reason.value for event in events if isinstance(event, RequestFinished)} == {"length"}
+
+
+@pytest.mark.parametrize("name", CATALOG)
+@pytest.mark.parametrize("other", CATALOG)
+def test_any_policy_takes_over_from_any_other(name: str, other: str) -> None:
+    bench = Bench(make_scheduler(make(name, {}), blocks=30, max_num_seqs=3))
+    bench.add(*[make_request(prompt=10, max_tokens=25, priority=i % 3) for i in range(10)])
+    for _ in range(12):
+        bench.step()
+    bench.scheduler.set_policy(make(other, {}), bench.clock.now)
+    bench.scheduler.check()
+    bench.run_to_idle()
+    assert len(bench.of(RequestFinished)) == 10

@@ -1,0 +1,150 @@
+"""weighted_score: whatever the weights do, overtaking is bounded by B / alpha."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from builders import MS, Bench, make_request, make_scheduler, play
+
+from scheduler.core.events import Event, RequestFinished, RequestQueued, RequestScheduled
+from scheduler.core.policies import weighted_score
+from scheduler.core.policies.base import Policy
+from scheduler.core.policies.catalog import make
+from scheduler.core.policies.weighted_score import HELD_STEPS, WeightedScore
+from scheduler.core.request import Request
+
+SECOND = 1000 * MS
+
+
+def waves() -> list[Request]:
+    """Overload in waves, so that the weights change, with one heavy tenant and few patient requests."""
+    rng, requests, now = random.Random(5), [], 0
+    for wave in range(6):
+        for _ in range(140):
+            now += (8 if wave % 2 == 0 else 26) * MS
+            requests.append(
+                make_request(
+                    prompt=rng.randrange(1, 30),
+                    max_tokens=rng.randrange(1, 5),
+                    priority=rng.choice([0, 0, 0, 10]),
+                    kind=rng.choice(["interactive", "interactive", "background", "odd"]),
+                    tenant=rng.choice(["heavy", "heavy", "light"]),
+                    deadline_at=rng.choice([None, now + SECOND]),
+                    received_at=now,
+                )
+            )
+    return requests
+
+
+def run(policy: Policy) -> list[Event]:
+    return play(make_scheduler(policy, max_num_seqs=2, max_num_batched_tokens=32), waves())
+
+
+def worst_overtake(events: list[Event]) -> int:
+    """The largest age by which a request that was first admitted is younger than one left waiting, ns."""
+    waiting: dict[int, int] = {}
+    worst = 0
+    for event in events:
+        match event:
+            case RequestQueued():
+                waiting[event.seq] = event.received_at
+            case RequestScheduled() if not event.resumed:
+                passing = waiting.pop(event.number)
+                worst = max([worst, *[passing - left for left in waiting.values()]])
+            case RequestFinished():
+                waiting.pop(event.number, None)
+    return worst
+
+
+class Watched(WeightedScore):
+    """Notes how often its weights change."""
+
+    changes = 0
+
+    def _choose(self) -> None:
+        before = self.weights
+        super()._choose()
+        self.changes += before is not self.weights
+
+
+def test_overtaking_is_bounded_by_the_largest_score_over_alpha_while_weights_move() -> None:
+    policy = Watched(alpha=20.0, busy_waiting=40.0)
+    worst = worst_overtake(run(policy))
+    assert policy.changes >= 3, "the weights were meant to move"
+    assert policy.bound_ns / 4 < worst <= policy.bound_ns
+
+
+def test_the_check_sees_a_policy_that_breaks_it() -> None:
+    assert worst_overtake(run(make("priority", {}))) > Watched(alpha=20.0).bound_ns
+
+
+def ranked(**weights: float) -> list[str]:
+    """Who runs in which order, by these weights alone."""
+    zero = {f"w_{name}": 0.0 for name in ("priority", "kind", "length", "deadline", "tenant")}
+    bench = Bench(make_scheduler(make("weighted_score", zero | weights), max_num_seqs=1, max_num_batched_tokens=2048))
+    bench.add(
+        make_request("a", prompt=400, priority=1, kind="background", tenant="x", max_tokens=1),
+        make_request("b", prompt=40, priority=9, kind="interactive", tenant="x", deadline_at=40 * SECOND, max_tokens=1),
+        make_request("c", prompt=90, priority=5, kind="batch", tenant="y", deadline_at=9 * SECOND, max_tokens=1),
+    )
+    bench.run_to_idle()
+    return [event.id for event in bench.of(RequestFinished)]
+
+
+@pytest.mark.parametrize(
+    ("weight", "order"), [("priority", "acb"), ("kind", "bca"), ("length", "bca"), ("deadline", "cba"), ("tenant", "acb")]
+)
+def test_each_factor_orders_as_it_says(weight: str, order: str) -> None:
+    assert "".join(ranked(**{f"w_{weight}": 1.0})) == order
+
+
+def test_waiting_makes_up_for_a_worse_score() -> None:
+    bench = Bench(make_scheduler(make("weighted_score", {"alpha": 100.0}), max_num_seqs=1))
+    bench.add(make_request("old", priority=9))
+    bench.clock.tick(200 * MS)
+    bench.add(make_request("young", priority=0))
+    bench.run_to_idle()
+    assert [event.id for event in bench.of(RequestFinished)] == ["old", "young"]
+
+
+def test_weights_change_with_hysteresis_and_stand_for_a_while() -> None:
+    policy = Watched(busy_waiting=10.0)
+    requests = [make_request() for _ in range(40)]
+    for number, request in enumerate(requests, 1):
+        request.number = number
+        policy.enqueue(request, 0)
+    ticks = 0
+    while not policy.changes:
+        policy.tick((), False)
+        ticks += 1
+    assert ticks > 1, "one glance at the queue is not a load"
+    for request in requests:
+        policy.dequeue(request, weighted_score.Departure.GONE)
+    for _ in range(HELD_STEPS):
+        policy.tick((), False)
+    assert policy.changes == 1
+    for _ in range(100):
+        policy.tick((), False)
+    assert policy.changes == 2
+
+
+def test_change_of_weights_is_carried_out_bit_by_bit() -> None:
+    policy = WeightedScore(busy_waiting=10.0)
+    requests = [make_request(priority=number % 11) for number in range(2000)]
+    for number, request in enumerate(requests, 1):
+        request.number = number
+        policy.enqueue(request, 0)
+    keys = {request.number: request.key for request in requests}
+
+    def moved() -> int:
+        return sum(request.key != keys[request.number] for request in requests)
+
+    policy.tick((), False)
+    first = moved()
+    assert 0 < first <= weighted_score.REKEYED_PER_STEP
+    policy.tick((), False)
+    assert first < moved() <= 2 * weighted_score.REKEYED_PER_STEP
+    for _ in range(10):
+        policy.tick((), False)
+    assert [request.key for request in policy._queue] == sorted(policy.key_of(request, 0) for request in requests)
