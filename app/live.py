@@ -20,6 +20,7 @@ NAMESPACE = "/live"
 PERIOD_S = 0.1
 HEARTBEAT_NS = 1_000_000_000
 SNAPSHOT_GAP_NS = 1_000_000_000
+PATIENCE_NS = 5_000_000_000
 QUEUE_SKIP = 8
 QUEUE_DROP = 64
 MAX_DASHBOARDS = 50
@@ -128,8 +129,12 @@ class Pusher:
             queued = self._queued(sid)
             if queued > QUEUE_DROP:
                 self._drop(sid)
-            elif not client.waiting and queued <= QUEUE_SKIP and self._lacks(client):
+            elif queued <= QUEUE_SKIP and self._ready(client) and self._lacks(client):
                 self._send(sid, client, frames)
+
+    def _ready(self, client: Client) -> bool:
+        """Did it acknowledge? An answer that never comes holds it up for a while only: the next frame shows it the hole."""
+        return not client.waiting or self._now() - client.sent_at >= PATIENCE_NS
 
     def _lacks(self, client: Client) -> bool:
         """Is there news, or has it been silent for a second (a heartbeat, also while the engine is down)?"""

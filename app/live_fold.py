@@ -107,7 +107,7 @@ class LiveFold:
     # ---- one method an event
 
     def _started(self, event: ev.EngineStarted) -> None:
-        self.boot = event.boot
+        before, self.boot = self.boot, event.boot
         self._reset(event.wall, event.mono)
         settings = dict(event.settings)
         self.describe(
@@ -115,8 +115,8 @@ class LiveFold:
             block_size=event.block_size, blocks_total=event.blocks_total, settings=settings, policy=settings.get("policy"),
             max_num_seqs=settings.get("max_num_seqs"),
         )  # fmt: skip
-        if event.boot > 1:
-            self.mark(event.at, "engine", f"engine life {event.boot} starts")
+        if before:
+            self.mark(event.at, "engine", "a new engine starts")
 
     def _queued(self, event: ev.RequestQueued) -> None:
         self.alive[event.seq] = self.waiting[event.seq] = Alive(event)

@@ -18,7 +18,7 @@ from scheduler.metrics import WAIT_REASONS
 
 SNAPSHOT_STEPS = 600
 WAITING_SHOWN = 10
-RUN_LIVE = ("running", "draining")
+RUN_LIVE = ("pending", "running", "draining")
 
 
 class LiveState:

@@ -135,7 +135,8 @@ def _wait(server: wiring.Server) -> int:
 
 def _welcome(server: wiring.Server) -> None:
     settings = server.settings.model_settings
-    print(f"Batchscope serves on {server.url}  (runner {settings.runner}, model {settings.model})", flush=True)
+    what = settings.model if settings.runner == "torch" else settings.hardware or "default hardware"
+    print(f"Batchscope serves on {server.url}  (runner {settings.runner}: {what})", flush=True)
     print(f"Open {server.url}/ and press “Start first_look”: a queue forms, and the page says what it waits for.", flush=True)
 
 

@@ -7,7 +7,7 @@ that the connection lives on. Nothing is retried. Invariant: whatever happens, e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import gevent
@@ -17,7 +17,7 @@ from loadgen.answer import MAX_ERROR, Answer, error_text
 from loadgen.connection import Connection, Pool
 from loadgen.http1 import Head, HttpError
 from loadgen.results import CLIENT_CANCEL, HTTP_ERROR, INCOMPLETE, SHED, STREAM_ERROR, TIMEOUT, Record
-from loadgen.sse import SseSplitter
+from loadgen.sse import SseEvent, SseSplitter
 
 LINGER_S = 1.0  # a server that never closes after [DONE] gets so long
 MAX_ERROR_BODY = 65_536
@@ -107,16 +107,18 @@ class _Exchange:
         try:
             for piece in connection.pieces(head):
                 now = time.perf_counter()
-                for event in splitter.feed(piece):
-                    if self.answer.take(event, now) and self._on_token is not None:
-                        self._on_token(self.answer.events == 1)
+                self._fold(splitter.feed(piece), now)
                 if self.answer.done:
                     connection.hurry(LINGER_S)
         except (OSError, HttpError) as failure:
             return f"{type(failure).__name__}: {failure}"[:MAX_ERROR]
-        for event in splitter.close():
-            self.answer.take(event, time.perf_counter())
+        self._fold(splitter.close(), time.perf_counter())
         return None
+
+    def _fold(self, events: Sequence[SseEvent], now: float) -> None:
+        for event in events:
+            if self.answer.take(event, now) and self._on_token is not None:
+                self._on_token(self.answer.events == 1)
 
     def _refusal(self, connection: Connection, head: Head) -> str:
         body = b""

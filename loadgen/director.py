@@ -68,6 +68,8 @@ class Director:
         while self._plan is plan and not self._crew.at_rest() and time.perf_counter() < over:
             gevent.sleep(max(0.0, min(PROGRESS_S, over - time.perf_counter())))
             self._print(plan)
+        if self._plan is not plan:
+            return  # stopped meanwhile; the crew may already be at the next run
         printer = gevent.spawn(self._print_on, plan)
         self._crew.finish(scenario.drain_s)
         printer.kill()

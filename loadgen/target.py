@@ -7,6 +7,7 @@ TargetError; what a server does not offer is None.
 from __future__ import annotations
 
 import http.client
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import orjson
 from loadgen.workload import Limits
 
 TIMEOUT_S = 10.0
+LOADING_S = 180.0
 API_KEY = "BATCHSCOPE_API_KEY"
 
 
@@ -51,8 +53,11 @@ class Target:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def model(self, wanted: str | None) -> Model:
-        """The model of that id, or the first one that the server lists."""
-        status, answer = self.ask("GET", "/v1/models")
+        """The model of that id, or the first one that the server lists. Waits while the server says that it is loading."""
+        until = time.monotonic() + LOADING_S
+        while (answered := self.ask("GET", "/v1/models"))[0] == 503 and time.monotonic() < until:
+            time.sleep(0.5)
+        status, answer = answered
         listed = answer.get("data") if isinstance(answer, dict) else None
         models = [each for each in listed or [] if isinstance(each, dict) and isinstance(each.get("id"), str)]
         for each in models:

@@ -226,11 +226,10 @@ def service(rows: Iterable[tuple[str, int, int]]) -> dict[str, int]:
 def token_times(events: Iterable[Event]) -> dict[tuple[int, int], list[int]]:
     """(boot, number) → the end of each step that gave it a token."""
     times: dict[tuple[int, int], list[int]] = {}
-    for event in events:
-        if isinstance(event, StepCompleted):
-            for row in event.slices:
-                if row.emitted:
-                    times.setdefault((event.boot, row.request), []).append(event.ended_at)
+    steps = (event for event in events if isinstance(event, StepCompleted))
+    for step, row in ((step, row) for step in steps for row in step.slices):
+        if row.emitted:
+            times.setdefault((step.boot, row.request), []).append(step.ended_at)
     return times
 
 

@@ -6,6 +6,7 @@ is a pause in seconds, CLOSE ends the connection. Knows nothing of the load gene
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -91,10 +92,14 @@ def well_behaved(first_s: float = 0.0, gap_s: float = 0.0) -> Script:
 
 @dataclass
 class FakeServer:
-    """Serves until closed. `script` answers inference calls; `requests` and `records` are what came."""
+    """Serves until closed. `script` answers inference calls; `requests` and `records` are what came.
+
+    `batchscope`: it keeps runs; `loading`: so many times it answers that its model is not there yet.
+    """
 
     script: Script = field(default_factory=well_behaved)
     batchscope: bool = True
+    loading: int = 0
     models: list[dict[str, Any]] = field(default_factory=lambda: [{"id": "fake", "max_model_len": 2048, "vocab_size": 49152}])
     requests: list[FakeRequest] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -118,7 +123,8 @@ class FakeServer:
         self._listener.close()
         with self._lock:
             for connection in self._open:
-                connection.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # the client may have gone already
+                    connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(timeout=5)
 
@@ -173,6 +179,9 @@ class FakeServer:
     def _control(self, request: FakeRequest) -> Iterable[Step]:
         self.control.append((request.method, request.path))
         if request.path == "/v1/models":
+            self.loading -= 1
+            if self.loading >= 0:
+                return refusal(503, "loading")
             return answer_json(200, {"object": "list", "data": self.models})
         if not self.batchscope:
             return refusal(404, "no such route")

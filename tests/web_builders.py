@@ -69,7 +69,14 @@ def answer(*ids: str, streamed: bool = True, **fields: Any) -> Answer:
     """An answer over a FakeStream, with a sequence for each id."""
     frames = PlainFrames() if streamed else None
     stream: Any = FakeStream()
-    return Answer((ids or ("req_a",))[0].partition("/")[0], [submit(id) for id in ids or ("req_a",)], stream, explain, frames=frames, **fields)
+    return Answer(
+        (ids or ("req_a",))[0].partition("/")[0],
+        [submit(id) for id in ids or ("req_a",)],
+        stream,
+        explain,
+        frames=frames,
+        **fields,
+    )
 
 
 def queued(id: str = "req_a", seq: int = 1, **fields: Any) -> RequestQueued:

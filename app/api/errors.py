@@ -55,7 +55,7 @@ def bad(message: str, param: str | None = None, code: str | None = None) -> ApiE
 
 
 def not_found(what: str, code: str = "not_found") -> ApiError:
-    """A 404 for a thing that does not exist."""
+    """A 404 for a thing that does not exist; `what` names it."""
     return ApiError(Problem(404, f"{what} does not exist", None, code))
 
 

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, request
 
 from app.api import fields
 from app.api.decode import decode_lines, decode_object
-from app.api.errors import bad, conflict, not_found, unavailable
+from app.api.errors import ApiError, Problem, bad, conflict, not_found, unavailable
 from app.extensions import parts
 from app.store import client_rows
 from app.store import runs as run_rows
@@ -135,7 +135,7 @@ def _found(call: Any, *args: Any) -> Any:
         return call(*args)
     except QueryError as error:
         if error.param == "run":
-            raise not_found(error.message.removesuffix("."), "run_not_found") from error
+            raise ApiError(Problem(404, error.message, None, "run_not_found")) from error
         raise
     except StoreError as error:
         if error.param in ("run", "status"):

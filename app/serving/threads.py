@@ -58,12 +58,23 @@ class Pool:
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`function(*args)` on a thread of the pool; the calling greenlet sleeps meanwhile; exceptions come back."""
-        result: T = self._pool.apply(function, args, kwargs)
-        return result
+        result, error = self._pool.apply(_outcome, (function, args, kwargs))
+        if error is not None:
+            raise error
+        value: T = result
+        return value
 
     def close(self) -> None:
         """Wait for what runs and end the threads."""
         self._pool.kill()
+
+
+def _outcome(function: Callable[..., T], args: Any, kwargs: Any) -> tuple[T | None, BaseException | None]:
+    """The result or the error, as a value: gevent would print an error's traceback before it hands it on."""
+    try:
+        return function(*args, **kwargs), None
+    except BaseException as error:  # it is raised again where the call was made
+        return None, error
 
 
 class Inbox:

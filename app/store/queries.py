@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from app.store import database, pages, reports, runs
+from app.store import database, keyset, reports, runs
 from app.store.detail import detail_json
 from app.store.filters import MAX_PAGE, filters, limit, order
 from app.store.reports import Slo
@@ -32,8 +32,8 @@ T = TypeVar("T")
 def requests_json(connection: Connection, params: Mapping[str, str]) -> dict[str, Any]:
     """GET /api/requests: {items, next_cursor, total, total_exact}."""
     asked, sort, size = filters(params, also=_PAGING), order(params.get("sort")), limit(params.get("limit"))
-    rows, after = pages.page(connection, asked, sort, size, params.get("cursor") or None)
-    total, exact = pages.count(connection, asked)
+    rows, after = keyset.page(connection, asked, sort, size, params.get("cursor") or None)
+    total, exact = keyset.count(connection, asked)
     return {"items": [request_json(row) for row in rows], "next_cursor": after, "total": total, "total_exact": exact}
 
 
@@ -42,7 +42,7 @@ def export_page(
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The next page of an export: items, and the cursor of the one after it."""
     asked, sort = filters(params, also=_PAGING), order(params.get("sort"))
-    rows, after = pages.page(connection, asked, sort, MAX_PAGE, cursor)
+    rows, after = keyset.page(connection, asked, sort, MAX_PAGE, cursor)
     return [request_json(row) for row in rows], after
 
 

@@ -139,19 +139,21 @@ class Scribe:
     def _salvage(self, batch: Batch) -> None:
         """The batch row by row: a row at fault is lost and counted, the database's own faults are raised."""
         connection = self._open()
-        lost = 0
         with connection.begin():
-            for piece in ledger.pieces(batch):
-                try:
-                    with connection.begin_nested():
-                        ledger.apply(connection, piece)
-                except OperationalError:
-                    raise
-                except Exception as error:  # counted, and readable as last_error
-                    self._note(error)
-                    lost += 1
+            lost = sum(not self._stored(connection, piece) for piece in ledger.pieces(batch))
         self.commits += 1
         self.lost += lost
+
+    def _stored(self, connection: Connection, piece: Batch) -> bool:
+        try:
+            with connection.begin_nested():
+                ledger.apply(connection, piece)
+        except OperationalError:
+            raise
+        except Exception as error:  # counted, and readable as last_error
+            self._note(error)
+            return False
+        return True
 
     # ---- pieces
 

@@ -121,21 +121,26 @@ def _split_resumed(connection: Connection, bars: list[Bar], resumed: list[tuple[
     """After a preemption the bar says prefill to its end; the steps tell when it was caught up again."""
     for boot in sorted({bar.boot for bar, _ in resumed}):
         mine = [(bar, seq) for bar, seq in resumed if bar.boot == boot]
-        wanted = {bar.number for bar, _ in mine}
-        caught_up: dict[int, list[tuple[int, int]]] = {}
-        table = steps.c
-        question = select(table.seq, table.ended_at, table.slices).order_by(table.seq)
-        first = min(seq for _, seq in mine)
-        for row in connection.execute(question.where(table.boot == boot, table.seq > first, table.prefill_tokens > 0)):
-            for piece in unpack_slices(row.slices):
-                if piece.kind == "prefill" and piece.emitted and piece.request in wanted:
-                    caught_up.setdefault(piece.request, []).append((row.seq, row.ended_at))
+        caught_up = _catch_ups(connection, boot, min(seq for _, seq in mine), {bar.number for bar, _ in mine})
         for bar, seq in mine:
             at = next((ended for step, ended in caught_up.get(bar.number, ()) if step > seq), None)
             if at is None or (bar.end is not None and at >= bar.end):
                 continue
             bars.append(Bar(bar.request, boot, bar.number, bar.slot, "decode", at, bar.tenant, bar.end, bar.reason))
             bar.end, bar.reason = at, None
+
+
+def _catch_ups(connection: Connection, boot: int, after: int, numbers: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """number → (seq, end) of each step whose chunk gave it a token."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    table = steps.c
+    question = select(table.seq, table.ended_at, table.slices).order_by(table.seq)
+    rows = connection.execute(question.where(table.boot == boot, table.seq > after, table.prefill_tokens > 0))
+    chunks = ((row, piece) for row in rows for piece in unpack_slices(row.slices) if piece.kind == "prefill")
+    for row, piece in chunks:
+        if piece.emitted and piece.request in numbers:
+            found.setdefault(piece.request, []).append((row.seq, row.ended_at))
+    return found
 
 
 def _length(bar: Bar) -> int:

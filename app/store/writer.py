@@ -14,7 +14,8 @@ SimpleQueue, the thread's only thing to block on. What callers hand over lies in
 
 Group commit: all accepts that are there share a commit at once; events alone linger up to 4 ms for company.
 Nothing is dropped for want of room: `full` tells the web to refuse instead. Failures: see scribe.py.
-Invariant: done(None) comes after the commit that holds the row; an event is never written before its request's row.
+Invariant: done(None) comes after the commit that holds the row; an event is never written before its request's row, nor
+a job run before what was handed over before it is written.
 """
 
 from __future__ import annotations
@@ -219,13 +220,14 @@ class Writer:
         self._poked = False
         while not self._wake.empty():
             self._wake.get()
+        job = self._jobs[0] if self._jobs else None  # looked at first: what was handed over before it is then written before it
         items = _drain(self._events)  # before the accepts: the accept of each is then among those drained now or earlier
         accepts = _drain(self._accepts)
         answers = self._scribe.write(accepts, items)
         for answer in answers:
             self._notify(answer)
-        if self._jobs:
-            self._advance(self._jobs[0])
+        if job is not None:
+            self._advance(job)
 
     def _advance(self, job: Job) -> None:
         for answer in self._scribe.advance(job):

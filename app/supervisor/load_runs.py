@@ -118,12 +118,16 @@ class LoadRuns:
                 loan=loan,
             )
             self._life = life
+        row = None
         try:
             row = self._ledger.create(self._new_row(life, settings, shown))
             self._begin(life)
-        except BaseException:
+        except BaseException as error:
             life.loan.give_back()
             self._life = None
+            if row is not None:
+                failed = {"status": "failed", "error": f"it could not start: {error}", "ended_wall": time.time_ns()}
+                self._ledger.change(life.id, failed)
             raise
         return row
 

@@ -173,8 +173,8 @@ class Request:
         self.resubmitted = resubmitted
 
         self.state = RequestState.WAITING
-        self.computed = 0  # tokens whose keys and values are in the cache
-        self.cached_tokens = 0  # of them, those that a prefix hit gave at the last admission
+        self.computed = 0  # tokens whose keys and values are in the cache; not written while it decodes: len(tokens) - 1 then
+        self.cached_tokens = 0  # tokens that a prefix hit gave at the first admission: what the sender saved
         self.blocks: list[int] = []
         self.block_keys: list[bytes] = []
         self.slot = -1

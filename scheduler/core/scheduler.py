@@ -32,14 +32,13 @@ class Scheduler:
     """The only mutator of requests and blocks. Times are integer ns and never go back.
 
     For readers: `requests` (live ones by id), `waiting` (preempted ones included), `running`, `pool`, `seq`, `step`,
-    `idle`, `paused`. `version` is the settings' version; it belongs to who changes the settings.
+    `idle`, `paused`.
     """
 
     def __init__(self, limits: Limits, pool: BlockPool, policy: Policy, *, boot: int = 0) -> None:
         self.limits = limits
         self.pool = pool
         self.step = 0
-        self.version = 0
         self.paused = False
         self._ceiling: int | None = None  # a lower token budget, once the runner ran out of memory
         self._life = Lifecycle(pool, policy, Slots(limits.max_num_seqs), longest_sequence(limits, pool), boot)

@@ -12,7 +12,12 @@ async function failure(response) {
   const body = await response.json().catch(() => null);
   const error = body && body.error;
   const message = error ? error.message : `${response.status} ${response.statusText}`;
-  return new ApiError(id && response.status >= 500 ? `${message} (request ${id})` : message, response.status, error && error.param, error && error.code);
+  return new ApiError(
+    id && response.status >= 500 ? `${message} (request ${id})` : message,
+    response.status,
+    error && error.param,
+    error && error.code,
+  );
 }
 
 async function call(method, path, body) {
@@ -46,7 +51,10 @@ export function query(params) {
 export async function streamChat(body, { onText, onId, signal }) {
   const began = performance.now();
   const response = await fetch("/v1/chat/completions", {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...body, stream: true }), signal,
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ ...body, stream: true }),
+    signal,
   });
   if (!response.ok) throw await failure(response);
   const id = response.headers.get("X-Request-Id");

@@ -51,6 +51,8 @@ export function swatch(name, line = false) {
 /** A table from columns [{ label, num, cell(row), title }] and rows. */
 export function table(columns, rows) {
   const head = columns.map((column) => el("th", { class: column.num && "num", title: column.title }, column.label));
-  const body = rows.map((row) => el("tr", {}, ...columns.map((column) => el("td", { class: column.num ? "num" : column.class }, column.cell(row)))));
+  const body = rows.map((row) =>
+    el("tr", {}, ...columns.map((column) => el("td", { class: column.num ? "num" : column.class }, column.cell(row)))),
+  );
   return el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
 }

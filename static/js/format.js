@@ -2,7 +2,8 @@
 
 export const NONE = "—";
 const missing = (value) => value === null || value === undefined || Number.isNaN(value);
-const commas = (value, digits) => value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const commas = (value, digits) =>
+  value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
 export function int(value) {
   return missing(value) ? NONE : commas(Math.round(value), 0);
@@ -58,6 +59,14 @@ export function when(iso) {
   if (!iso) return NONE;
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? String(iso) : date.toLocaleString("sv-SE", { hour12: false });
+}
+
+/** The same, short: today's instants as a time with ms, others with their date. */
+export function whenShort(iso) {
+  const full = when(iso);
+  if (full.length < 19) return full;
+  const today = new Date().toLocaleDateString("sv-SE");
+  return full.startsWith(today) ? `${full.slice(11)}.${String(new Date(iso).getMilliseconds()).padStart(3, "0")}` : full;
 }
 
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;

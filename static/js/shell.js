@@ -32,7 +32,10 @@ export function startShell() {
 /** Ages tick only where something is amiss or under way: at rest the page stands still. */
 function needsClock(state) {
   const gauges = state.gauges;
-  return state.link !== "live" || (gauges !== null && (gauges.engine !== "up" || gauges.running + gauges.waiting + gauges.preempted > 0));
+  return (
+    state.link !== "live" ||
+    (gauges !== null && (gauges.engine !== "up" || gauges.running + gauges.waiting + gauges.preempted > 0))
+  );
 }
 
 function drawHeader(state, quietMs) {
@@ -48,7 +51,8 @@ function drawPill(state, quietMs) {
   setAttr(pill, "data-link", paused ? "paused" : state.link);
   setText($(".text", pill), paused ? "paused" : pillText(state, quietMs));
   setAttr(document.body, "data-stale", String(state.link === "disconnected"));
-  if (before !== pill.dataset.link && (state.link === "disconnected" || before === "disconnected")) setText($("#announce"), pillText(state, 0));
+  if (before !== pill.dataset.link && (state.link === "disconnected" || before === "disconnected"))
+    setText($("#announce"), pillText(state, 0));
 }
 
 function pillText(state, quietMs) {

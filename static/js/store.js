@@ -4,7 +4,20 @@
 export const STEPS_KEPT = 600;
 const BARS_KEPT = 20_000;
 const BAR_AGE_MS = 60_000;
-const STEP_COLUMNS = ["seq", "step", "t", "ms", "prefill", "decode", "budget", "binding", "waiting", "running", "kv_used", "preempted"];
+const STEP_COLUMNS = [
+  "seq",
+  "step",
+  "t",
+  "ms",
+  "prefill",
+  "decode",
+  "budget",
+  "binding",
+  "waiting",
+  "running",
+  "kv_used",
+  "preempted",
+];
 
 export function emptySteps() {
   return { ...Object.fromEntries(STEP_COLUMNS.map((name) => [name, []])), by_reason: {} };
@@ -12,8 +25,19 @@ export function emptySteps() {
 
 export function initialState() {
   return {
-    boot: null, seq: null, wallMs: null, server: null, gauges: null, steps: emptySteps(), bars: new Map(), barsDropped: 0,
-    waitingNow: [], markers: [], run: null, link: "connecting", version: 0,
+    boot: null,
+    seq: null,
+    wallMs: null,
+    server: null,
+    gauges: null,
+    steps: emptySteps(),
+    bars: new Map(),
+    barsDropped: 0,
+    waitingNow: [],
+    markers: [],
+    run: null,
+    link: "connecting",
+    version: 0,
   };
 }
 
@@ -26,7 +50,8 @@ export function reduce(state, action) {
   if (action.type === "snapshot") return fromSnapshot(state, action.data);
   if (action.type === "frame") return withFrame(state, action.data);
   if (action.type === "run") return { ...state, run: action.data, version: state.version + 1 };
-  if (action.type === "link") return action.link === state.link ? state : { ...state, link: action.link, version: state.version + 1 };
+  if (action.type === "link")
+    return action.link === state.link ? state : { ...state, link: action.link, version: state.version + 1 };
   throw new Error(`unknown action ${action.type}`);
 }
 
@@ -36,8 +61,19 @@ function fromSnapshot(state, data) {
   const bars = new Map();
   upsertBars(bars, data.segments);
   return {
-    ...state, boot: data.boot, seq: data.seq, wallMs: data.wall_ms, server: data.server, gauges: data.gauges, steps, bars,
-    barsDropped: data.segments_dropped || 0, waitingNow: data.waiting_now, markers: data.markers, run: data.run, link: "live",
+    ...state,
+    boot: data.boot,
+    seq: data.seq,
+    wallMs: data.wall_ms,
+    server: data.server,
+    gauges: data.gauges,
+    steps,
+    bars,
+    barsDropped: data.segments_dropped || 0,
+    waitingNow: data.waiting_now,
+    markers: data.markers,
+    run: data.run,
+    link: "live",
     version: state.version + 1,
   };
 }
@@ -50,17 +86,25 @@ function withFrame(state, frame) {
   upsertBars(state.bars, frame.changes);
   pruneBars(state.bars, frame.gauges.now_ms - BAR_AGE_MS);
   return {
-    ...alive, seq: frame.to, gauges: frame.gauges, waitingNow: frame.waiting_now, markers: frame.markers,
-    server: frame.server || state.server, version: state.version + 1,
+    ...alive,
+    seq: frame.to,
+    gauges: frame.gauges,
+    waitingNow: frame.waiting_now,
+    markers: frame.markers,
+    server: frame.server || state.server,
+    version: state.version + 1,
   };
 }
 
 /** A heartbeat at rest: nothing happened, nobody waits or runs; then nothing on the page may change. */
 function isStill(state, frame) {
-  const before = state.gauges, now = frame.gauges;
+  const before = state.gauges,
+    now = frame.gauges;
   if (frame.to !== state.seq || frame.server || JSON.stringify(frame.markers) !== JSON.stringify(state.markers)) return false;
   if (now.waiting + now.running + now.preempted > 0) return false;
-  return Object.keys(now).every((name) => name === "now_ms" || name === "dashboards" || JSON.stringify(now[name]) === JSON.stringify(before[name]));
+  return Object.keys(now).every(
+    (name) => name === "now_ms" || name === "dashboards" || JSON.stringify(now[name]) === JSON.stringify(before[name]),
+  );
 }
 
 function appendSteps(steps, columns, last) {
@@ -88,8 +132,14 @@ function append(target, source, skip) {
 function upsertBars(bars, columns) {
   for (let index = 0; index < columns.number.length; index += 1) {
     const bar = {
-      id: columns.id[index], number: columns.number[index], slot: columns.slot[index], phase: columns.phase[index],
-      t0: columns.t0[index], t1: columns.t1[index], tenant: columns.tenant[index], reason: columns.reason[index],
+      id: columns.id[index],
+      number: columns.number[index],
+      slot: columns.slot[index],
+      phase: columns.phase[index],
+      t0: columns.t0[index],
+      t1: columns.t1[index],
+      tenant: columns.tenant[index],
+      reason: columns.reason[index],
     };
     bars.set(`${bar.number}:${bar.phase}:${bar.t0}`, bar);
   }

@@ -1,9 +1,33 @@
 // The theme toggle, and the palette for canvases. Knows no data. Whoever draws listens to onTheme and draws again.
 
 const NAMES = [
-  "bg", "card", "raised", "fg", "mut", "line", "grid", "acc", "queued", "prefill", "decode", "decode-edge", "preempted", "unused", "kv",
-  "running", "tip-bg", "tip-fg", "r-step", "r-slots", "r-token_budget", "r-kv_blocks", "r-prefill_cap", "r-quota", "r-static_batch",
-  "r-engine_down", "r-paused",
+  "bg",
+  "card",
+  "raised",
+  "fg",
+  "mut",
+  "line",
+  "grid",
+  "acc",
+  "queued",
+  "prefill",
+  "decode",
+  "decode-edge",
+  "preempted",
+  "unused",
+  "kv",
+  "running",
+  "tip-bg",
+  "tip-fg",
+  "r-step",
+  "r-slots",
+  "r-token_budget",
+  "r-kv_blocks",
+  "r-prefill_cap",
+  "r-quota",
+  "r-static_batch",
+  "r-engine_down",
+  "r-paused",
 ];
 const root = document.documentElement;
 const system = matchMedia("(prefers-color-scheme: dark)");

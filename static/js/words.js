@@ -2,15 +2,32 @@
 
 import { int } from "./format.js";
 
-export const REASONS = ["step", "slots", "token_budget", "kv_blocks", "prefill_cap", "quota", "static_batch", "engine_down", "paused"];
+export const REASONS = [
+  "step",
+  "slots",
+  "token_budget",
+  "kv_blocks",
+  "prefill_cap",
+  "quota",
+  "static_batch",
+  "engine_down",
+  "paused",
+];
 
 export const SHORT = {
-  step: "running step", slots: "slots", token_budget: "token budget", kv_blocks: "KV blocks", prefill_cap: "prefill cap",
-  quota: "quota", static_batch: "static batch", engine_down: "engine down", paused: "paused",
+  step: "running step",
+  slots: "slots",
+  token_budget: "token budget",
+  kv_blocks: "KV blocks",
+  prefill_cap: "prefill cap",
+  quota: "quota",
+  static_batch: "static batch",
+  engine_down: "engine down",
+  paused: "paused",
 };
 
 const WHY = {
-  step: () => "it arrived while a step was running",
+  step: () => "it arrived while a step was running, or its message was on its way",
   slots: (g) => `all ${int(g.max_num_seqs)} places among the running are taken`,
   token_budget: (g) => `the step's ${int(g.token_budget)} tokens were spent on others`,
   kv_blocks: () => "its prompt needs more free memory",
@@ -27,7 +44,10 @@ export function reasonWords(reason, gauges) {
 }
 
 const STATE = {
-  slots: (g) => (g.running < g.max_num_seqs ? `all ${int(g.max_num_seqs)} were taken at the last step` : `${int(g.running)} of ${int(g.max_num_seqs)} are taken`),
+  slots: (g) =>
+    g.running < g.max_num_seqs
+      ? `all ${int(g.max_num_seqs)} were taken at the last step`
+      : `${int(g.running)} of ${int(g.max_num_seqs)} are taken`,
   kv_blocks: (g) => `${int(g.blocks_total - g.blocks_free)} of ${int(g.blocks_total)} in use`,
   token_budget: (g) => `${int(g.token_budget)} tokens a step, all spent`,
 };
@@ -43,22 +63,36 @@ export function sentence(gauges) {
   if (!gauges) return { text: "Connecting…", reason: null };
   const text = gauges.engine_text;
   if (gauges.engine === "loading") return { text: `The engine is loading${text ? `: ${text}` : ""}.`, reason: "paused" };
-  if (gauges.engine === "down") return { text: "The engine is down; what waits will be served when it is back.", reason: "engine_down" };
+  if (gauges.engine === "down")
+    return { text: "The engine is down; what waits will be served when it is back.", reason: "engine_down" };
   const busy = `${int(gauges.running)} of ${int(gauges.max_num_seqs)} slots run`;
   if (gauges.waiting > 0) return waitingSentence(gauges);
   if (gauges.engine === "paused") return { text: `Paused; nobody waits, ${busy}.`, reason: "paused" };
-  if (gauges.preempted > 0) return { text: `Nobody new waits; ${int(gauges.preempted)} preempted want their KV blocks back.`, reason: "kv_blocks" };
-  if (gauges.running === 0) return { text: gauges.finished ? `Idle: nothing waits, nothing runs. ${int(gauges.finished)} finished so far.` : "Ready: nothing has run yet.", reason: null };
-  return { text: `Nobody waits: ${busy}, ${int(gauges.blocks_total - gauges.blocks_free)} of ${int(gauges.blocks_total)} KV blocks in use.`, reason: null };
+  if (gauges.preempted > 0)
+    return { text: `Nobody new waits; ${int(gauges.preempted)} preempted want their KV blocks back.`, reason: "kv_blocks" };
+  if (gauges.running === 0)
+    return {
+      text: gauges.finished
+        ? `Idle: nothing waits, nothing runs. ${int(gauges.finished)} finished so far.`
+        : "Ready: nothing has run yet.",
+      reason: null,
+    };
+  return {
+    text: `Nobody waits: ${busy}, ${int(gauges.blocks_total - gauges.blocks_free)} of ${int(gauges.blocks_total)} KV blocks in use.`,
+    reason: null,
+  };
 }
 
 function waitingSentence(gauges) {
-  const counts = Object.entries(gauges.waiting_by_reason).filter(([, count]) => count > 0).sort((a, b) => b[1] - a[1]);
+  const counts = Object.entries(gauges.waiting_by_reason)
+    .filter(([, count]) => count > 0)
+    .sort((a, b) => b[1] - a[1]);
   const verb = gauges.waiting === 1 ? "waits" : "wait";
   if (counts.length === 0) return { text: `${int(gauges.waiting)} ${verb}.`, reason: null };
   const [first] = counts[0];
   const [what, state] = target(first, gauges);
-  if (counts.length === 1) return { text: `${int(gauges.waiting)} ${verb}, for ${what}${state ? `: ${state}` : ""}.`, reason: first };
+  if (counts.length === 1)
+    return { text: `${int(gauges.waiting)} ${verb}, for ${what}${state ? `: ${state}` : ""}.`, reason: first };
   const parts = counts.slice(0, 3).map(([reason, count], index) => {
     const [name, more] = target(reason, gauges);
     return `${int(count)} for ${name}${index === 0 && more ? ` (${more})` : ""}`;

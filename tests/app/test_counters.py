@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from web_builders import ENGINE_BOOT, finished, first_token, queued, scheduled, step
+
 from app.counters import Counters
 from scheduler.core.events import EngineStarted, Event, RequestPreempted
 from scheduler.core.request import FinishReason
-from web_builders import ENGINE_BOOT, finished, first_token, queued, scheduled, step
 
 STARTED = EngineStarted(ENGINE_BOOT, 1, 0, 0, 0, (), 10, 16, "null", None, "m")
 

@@ -9,13 +9,13 @@ from itertools import count
 from typing import Any
 
 import pytest
+from web_builders import FakeSleep, step, step_done, submit
 
 from app.supervisor import engine_life
 from app.supervisor.engine_life import EngineLife, Listeners
 from app.supervisor.pulse import FIRST_STEP_S, HANG_FACTOR, HANG_S
 from scheduler.engine.messages import Events, Failed, Hello, Loading, Ready, Reply, Submit
 from scheduler.errors import EngineGone
-from web_builders import FakeSleep, step, step_done, submit
 
 
 class FakeClient:
@@ -125,7 +125,9 @@ def test_a_dead_engine_is_replaced_and_gets_what_had_no_token() -> None:
     stage.clients[0].ready()
     stage.again = [submit("req_a", resubmitted=True)]
     stage.die()
-    assert len(stage.clients) == 2 and not stage.life.up and ("down", "the engine died; a new one is starting") in stage.statuses
+    assert (
+        len(stage.clients) == 2 and not stage.life.up and ("down", "the engine died; a new one is starting") in stage.statuses
+    )
     hello = stage.clients[1].hello
     assert hello is not None and hello.boot == 3
     stage.clients[1].ready()

@@ -6,10 +6,10 @@ import logging
 from typing import Any
 
 import pytest
+from web_builders import finished, queued, step, step_done
 
 from app.event_feed import EventFeed
 from scheduler.engine.messages import Events, pack_event
-from web_builders import finished, queued, step, step_done
 
 
 def test_text_goes_out_before_any_listener_hears_of_the_step() -> None:

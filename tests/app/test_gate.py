@@ -23,7 +23,9 @@ def inner(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     return [environ["wsgi.input"].read()]
 
 
-def ask(*, keys: Any = None, body: bytes | None = None, max_body: int = 100, **environ: Any) -> tuple[int, dict[str, str], bytes]:
+def ask(
+    *, keys: Any = None, body: bytes | None = None, max_body: int = 100, **environ: Any
+) -> tuple[int, dict[str, str], bytes]:
     """One request through a gate: status, headers, body."""
     gate = Gate(inner, Rules(HOSTS, allowed_origins(HOSTS), keys, max_body))
     full: dict[str, Any] = {"REQUEST_METHOD": "POST" if body is not None else "GET", "PATH_INFO": "/x"}
@@ -117,7 +119,9 @@ def test_with_keys_everything_but_the_open_paths_needs_one() -> None:
     assert ask(keys=KEYS, PATH_INFO="/livez")[0] == 200
 
 
-@pytest.mark.parametrize("header", ["Bearer wrong", "Bearer ", "Bearer", "Basic !!", "Basic eA==", "secret-a", "Bearer " + "k" * 10_000])
+@pytest.mark.parametrize(
+    "header", ["Bearer wrong", "Bearer ", "Bearer", "Basic !!", "Basic eA==", "secret-a", "Bearer " + "k" * 10_000]
+)
 def test_a_wrong_key_is_refused(header: str) -> None:
     assert ask(keys=KEYS, HTTP_AUTHORIZATION=header)[0] == 401
 

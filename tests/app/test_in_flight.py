@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from web_builders import FakeStream, answer, finished, first_token, queued, scheduled
+
 from app.api.errors import Problem
 from app.serving.answers import Answer
 from app.serving.in_flight import InFlight
 from scheduler.core.request import FinishReason
-from web_builders import FakeStream, answer, finished, first_token, queued, scheduled
 
 
 def sent(one: Answer) -> bytes:

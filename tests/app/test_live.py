@@ -113,6 +113,16 @@ def test_a_client_that_does_not_acknowledge_is_skipped_and_gets_one_merged_frame
     assert len(stage.io.to("a", "frame")[-1]["steps"]["seq"]) == 20
 
 
+def test_an_acknowledgement_that_never_comes_does_not_silence_a_client_for_ever() -> None:
+    stage = Stage()
+    stage.join("a")
+    stage.io.mute.add("a")
+    stage.work(40)
+    assert len(stage.io.sent) == 1
+    stage.work(20)
+    assert [name for _, name, _ in stage.io.sent] == ["snapshot", "frame"]
+
+
 def test_a_long_send_queue_is_skipped_and_a_hopeless_one_dropped() -> None:
     stage = Stage()
     socket = stage.join("a")

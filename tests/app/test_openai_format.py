@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from web_builders import finished
 
 from app.api.errors import Problem
 from app.api.openai_format import DONE, Shape, StreamFrames, usage, whole
 from app.api.openai_parse import CHAT, COMPLETIONS, Model, parse
 from scheduler.core.events import Parts
 from scheduler.core.request import FinishReason
-from web_builders import finished
 
 MODEL = Model("m", 100, 64)
 NASTY = ['a"b', "\\", "\n\u2028", "\U0001f600", "\x00cut\x00", "</script>"]

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,8 +43,8 @@ def environment(service: str, **outside: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **given}
 
 
-def run(command: list[str], env: dict[str, str], tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """The command, from the project's root as in the image, where no batchscope.toml is."""
+def run(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The command, from the project's root as in the image."""
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -58,9 +57,9 @@ def test_services_are_the_three() -> None:
     assert set(SERVICES) == {"app", "locust-master", "locust-worker"}
 
 
-def test_app_service_is_accepted_by_the_server(tmp_path: Path) -> None:
+def test_app_service_is_accepted_by_the_server() -> None:
     command = SERVICES["app"]["command"]
-    done = run(batchscope(*command, "--check", "--json"), environment("app"), tmp_path)
+    done = run(batchscope(*command, "--check", "--json"), environment("app"))
     assert done.returncode == 0, done.stderr
     settings = json.loads(done.stdout)
     assert settings["data_dir"] == "/data" and settings["host"] == "0.0.0.0" and settings["runner"] == "torch"
@@ -68,31 +67,31 @@ def test_app_service_is_accepted_by_the_server(tmp_path: Path) -> None:
     assert settings["allow_host"] == ["app:8000"], "the load generator's containers call it by this name"
 
 
-def test_app_service_takes_runner_and_hardware_from_outside(tmp_path: Path) -> None:
+def test_app_service_takes_runner_and_hardware_from_outside() -> None:
     env = environment("app", RUNNER="simulated", HARDWARE="h100-llama-3.1-8b-tp1-bf16")
-    settings = json.loads(run(batchscope(*SERVICES["app"]["command"], "--check", "--json"), env, tmp_path).stdout)
+    settings = json.loads(run(batchscope(*SERVICES["app"]["command"], "--check", "--json"), env).stdout)
     assert (settings["runner"], settings["hardware"]) == ("simulated", "h100-llama-3.1-8b-tp1-bf16")
 
 
-def test_app_service_without_its_key_file_is_refused(tmp_path: Path) -> None:
+def test_app_service_without_its_key_file_is_refused() -> None:
     words = [word for word in SERVICES["app"]["command"] if word not in ("--api-key-file", "/run/secrets/batchscope_keys")]
-    done = run(batchscope(*words, "--check"), environment("app"), tmp_path)
+    done = run(batchscope(*words, "--check"), environment("app"))
     assert done.returncode == 2 and "without keys" in done.stderr
 
 
 @pytest.mark.parametrize("service", ["locust-master", "locust-worker"])
-def test_locust_service_is_accepted_by_locust(service: str, tmp_path: Path) -> None:
+def test_locust_service_is_accepted_by_locust(service: str) -> None:
     # --show-task-ratio: Locust loads the file and parses every word, then says what it would run and ends.
     command = [sys.executable, "-m", "locust", *SERVICES[service]["command"], "--show-task-ratio"]
-    done = run(command, environment(service), tmp_path)
+    done = run(command, environment(service))
     assert done.returncode == 0, done.stderr
     assert "LoadUser" in done.stdout + done.stderr
     assert SERVICES[service]["entrypoint"] == ["locust"]
 
 
-def test_a_wrong_word_for_locust_would_be_caught(tmp_path: Path) -> None:
+def test_a_wrong_word_for_locust_would_be_caught() -> None:
     command = [sys.executable, "-m", "locust", *SERVICES["locust-master"]["command"], "--scenario", "nope", "--show-task-ratio"]
-    assert run(command, environment("locust-master"), tmp_path).returncode != 0
+    assert run(command, environment("locust-master")).returncode != 0
 
 
 def test_locust_services_refuse_to_start_without_a_key() -> None:
@@ -106,10 +105,10 @@ def test_ports_are_published_on_loopback_only() -> None:
     assert ports and all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_image_command_is_accepted_by_the_server_and_runs_as_nobody_special(tmp_path: Path) -> None:
+def test_image_command_is_accepted_by_the_server_and_runs_as_nobody_special() -> None:
     words = json.loads(re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)[0])
     assert json.loads(re.findall(r"^ENTRYPOINT (\[.*\])$", DOCKERFILE, re.M)[0]) == ["batchscope"]
-    assert run(batchscope(*words, "--check"), environment("app"), tmp_path).returncode == 0
+    assert run(batchscope(*words, "--check"), environment("app")).returncode == 0
     assert re.search(r"^USER batchscope$", DOCKERFILE, re.M)
     assert "/livez" in DOCKERFILE
 

@@ -76,7 +76,7 @@ def test_app_package_is_a_docstring_so_that_serve_can_patch_first() -> None:
         (1, "scheduler/core/x.py", "key = hash('a')"),
         (1, "scheduler/core/x.py", "for item in {1, 2}: pass"),
         (1, "scheduler/core/x.py", "def f(ids: set[int]):\n    return [i for i in ids]"),
-        (1, "scheduler/core/x.py", "class A:\n def __init__(self):\n  self.ids = set()\n def f(self):\n  return list(self.ids)"),
+        (1, "scheduler/core/x.py", "class A:\n def __init__(self):\n  self.s = set()\n def f(self):\n  return list(self.s)"),
         (1, "scheduler/core/x.py", "class A:\n    ids: frozenset[int]\ndef f(a):\n    return (*a.ids,)"),
         (1, "scheduler/core/x.py", "def f(a, b):\n    rest = set(a) - set(b)\n    return rest.pop()"),
         (1, "scheduler/core/x.py", "def f(a, b):\n    for key in a.keys() & b.keys(): pass"),

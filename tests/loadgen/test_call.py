@@ -39,7 +39,7 @@ def test_the_first_token_is_stamped_when_it_comes_not_the_role() -> None:  # B1
     )
     assert record.status == "ok"
     assert record.first_ms == pytest.approx(300, abs=60)
-    assert record.gaps_ms == (pytest.approx(100, abs=60),)
+    assert list(record.gaps_ms) == [pytest.approx(100, abs=60)]
 
 
 def test_tokens_are_stamped_one_by_one_not_when_a_buffer_is_full() -> None:

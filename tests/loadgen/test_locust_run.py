@@ -3,9 +3,14 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +130,39 @@ def test_plain_locust_registers_its_run_and_closes_it() -> None:
     assert len(server.records) == len(server.posts) > 3
     assert {post.headers["x-batchscope-run"] for post in server.posts} == {"run-of-fake"}
     assert b"interactive" in err  # Locust's own table counts them too
+
+
+def test_locusts_page_starts_one_run_after_another() -> None:
+    with FakeServer(well_behaved(0.02)) as server, closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        page = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        taken.close()
+        arguments = ["-f", "loadgen/locustfile.py", "--host", server.url, "--web-host", "127.0.0.1"]
+        child = start(*arguments, "--web-port", page.rpartition(":")[2], module="locust")
+        while not ask(page + "/stats/requests"):
+            assert child.poll() is None
+            time.sleep(0.1)
+        ask(page + "/swarm", user_count=3, spawn_rate=3, scenario="steady", set="output_tokens=4", seed=1, model="")
+        time.sleep(1.2)
+        ask(page + "/stop", now="yes")
+        first = len(server.posts)
+        ask(page + "/swarm", user_count=1, spawn_rate=1, scenario="poisson", set="rate=20 duration_s=2", seed=4, model="")
+        while server.control.count(("POST", "/api/runs/run-of-fake/stop")) < 2:
+            time.sleep(0.1)
+        child.terminate()
+        child.communicate(timeout=30)
+    assert first > 10 and len(server.posts) - first == 41
+    assert len(server.records) == len(server.posts) and child.returncode == 0
+
+
+def ask(url: str, **form: object) -> bytes:
+    """What Locust's page answers; nothing while it is not up. A POST if there is a form."""
+    data = urllib.parse.urlencode(form).encode() if form else None
+    try:
+        with urllib.request.urlopen(url, data, timeout=20) as answer:
+            body: bytes = answer.read()
+            return body
+    except urllib.error.URLError:
+        return b""
 
 
 def test_nobody_to_load_is_a_failure_with_a_reason(tmp_path: Path) -> None:

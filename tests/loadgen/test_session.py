@@ -1,11 +1,12 @@
 """A session: the open loop never waits, everything begun is recorded, and the sum always holds."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import gevent
 import pytest
-from fakes import CLOSE, FakeRequest, FakeServer, Script, refusal, well_behaved
+from fakes import CLOSE, FakeRequest, FakeServer, Step, refusal, well_behaved
 
 from loadgen import library
 from loadgen.results import Record, Recorder
@@ -54,13 +55,13 @@ class OneSlot:
         self.seconds = seconds
         self.free_at = 0.0
 
-    def __call__(self, request: FakeRequest) -> Script:
+    def __call__(self, request: FakeRequest) -> Iterable[Step]:
         self.free_at = max(self.free_at, request.at) + self.seconds
-        yield from well_behaved(first_s=self.free_at - request.at)(request)  # type: ignore[misc]
+        yield from well_behaved(first_s=self.free_at - request.at)(request)
 
 
 def test_latency_from_due_grows_in_overload_and_lateness_stays_small() -> None:  # B17
-    with FakeServer(OneSlot(0.25)) as server:  # type: ignore[arg-type]
+    with FakeServer(OneSlot(0.25)) as server:
         _, records = play(server.url, scenario(rate=10.0))
     records.sort(key=lambda record: record.n)
     from_due = [record.first_ms - record.due_ms for record in records if record.first_ms and record.due_ms is not None]
@@ -71,7 +72,7 @@ def test_latency_from_due_grows_in_overload_and_lateness_stays_small() -> None: 
 
 
 def test_an_open_loop_sends_on_time_to_a_server_that_never_answers() -> None:
-    with FakeServer(lambda _: iter([3.0, CLOSE])) as server:
+    with FakeServer(lambda _: [3.0, CLOSE]) as server:
         one = session(server.url, scenario(rate=30.0))
         one.start()
         gevent.sleep(1.1)
@@ -82,13 +83,14 @@ def test_an_open_loop_sends_on_time_to_a_server_that_never_answers() -> None:
 
 
 def test_what_is_in_flight_at_the_stop_is_incomplete_and_the_sum_holds(tmp_path: Path) -> None:
-    def script(request: FakeRequest) -> object:
+    def script(request: FakeRequest) -> Iterable[Step]:
         n = int(request.headers["x-request-id"].rpartition("-")[2])
         if n % 4 == 0:
             return refusal(429)
-        return [refusal(500), [CLOSE], well_behaved(first_s=5.0)(request)][n % 3]
+        answers: list[Iterable[Step]] = [refusal(500), [CLOSE], well_behaved(first_s=5.0)(request)]
+        return answers[n % 3]
 
-    with FakeServer(script) as server:  # type: ignore[arg-type]
+    with FakeServer(script) as server:
         one, records = play(server.url, scenario(rate=24.0), drain_s=0.1)
     totals = one.recorder.totals
     assert totals.sent == 24 == len(records) == len(server.posts)

@@ -12,6 +12,12 @@ def test_the_first_model_is_taken_with_its_limits() -> None:
         assert Target(server.url).model(None) == Model("fake", Limits(49152, 2048))
 
 
+def test_a_server_that_is_still_loading_is_waited_for() -> None:
+    with FakeServer(loading=2) as server:
+        assert Target(server.url).model(None).id == "fake"
+    assert len(server.requests) == 3
+
+
 def test_a_named_model_is_taken_even_if_it_is_not_listed() -> None:
     with FakeServer() as server:
         assert Target(server.url).model("other") == Model("other", Limits())

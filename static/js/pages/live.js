@@ -14,8 +14,11 @@ const strip = createStrip(store);
 const queue = createQueueChart(store);
 const timeline = createTimeline(store, loop);
 
-loop.add(250, drawTiles);
-loop.add(500, drawSentence);
+// one draw for both, so that the sentence and the tiles never disagree
+loop.add(400, (state) => {
+  drawSentence(state);
+  drawTiles(state);
+});
 loop.add(100, strip.draw);
 loop.add(250, queue.draw);
 loop.add(100, timeline.draw);

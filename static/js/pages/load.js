@@ -38,9 +38,18 @@ function allowStart() {
 }
 
 function choice(scenario) {
-  const facts = [scenario.duration_s ? age(scenario.duration_s) : null, (scenario.processes || []).join(", ")].filter(Boolean).join(" · ");
+  const facts = [scenario.duration_s ? age(scenario.duration_s) : null, (scenario.processes || []).join(", ")]
+    .filter(Boolean)
+    .join(" · ");
   const input = el("input", { type: "radio", name: "scenario", value: scenario.name });
-  return el("label", { class: "choice" }, input, el("b", {}, scenario.title || scenario.name), el("p", {}, scenario.description), el("span", { class: "facts" }, el("code", {}, scenario.name), facts ? ` · ${facts}` : ""));
+  return el(
+    "label",
+    { class: "choice" },
+    input,
+    el("b", {}, scenario.title || scenario.name),
+    el("p", {}, scenario.description),
+    el("span", { class: "facts" }, el("code", {}, scenario.name), facts ? ` · ${facts}` : ""),
+  );
 }
 
 function showParameters() {
@@ -49,7 +58,10 @@ function showParameters() {
   const url = new URL(location.href);
   url.searchParams.set("scenario", scenario.name);
   history.replaceState(null, "", url);
-  parameters = scenario.parameters.map((spec) => [spec, field(spec, scenario.values ? scenario.values[spec.name] : spec.default)]);
+  parameters = scenario.parameters.map((spec) => [
+    spec,
+    field(spec, scenario.values ? scenario.values[spec.name] : spec.default),
+  ]);
   replace($("#parameters .fields"), ...parameters.map(([, one]) => one.node));
   setHidden($("#parameters"), parameters.length === 0);
   allowStart();
@@ -74,7 +86,12 @@ async function showScenarios() {
 async function showSettings() {
   try {
     const { table, settings, policies } = await get("/api/scheduler");
-    changes = optionalSettings($("#scheduler .fields"), table, settings, policies.map((policy) => policy.name));
+    changes = optionalSettings(
+      $("#scheduler .fields"),
+      table,
+      settings,
+      policies.map((policy) => policy.name),
+    );
   } catch (error) {
     replace($("#scheduler .fields"), el("p", { class: "error" }, error.message));
   }
@@ -98,8 +115,19 @@ async function start() {
   $("#start").disabled = true;
   setText(note, "starting…");
   try {
-    const run = await post("/api/runs", { scenario: chosen().name, set, seed: Number($("#seed").value) || 0, scheduler: changes() });
-    replace(note, "started: ", el("a", { href: `/runs/${encodeURIComponent(run.id)}` }, "its report"), " · ", el("a", { href: "/" }, "watch live"));
+    const run = await post("/api/runs", {
+      scenario: chosen().name,
+      set,
+      seed: Number($("#seed").value) || 0,
+      scheduler: changes(),
+    });
+    replace(
+      note,
+      "started: ",
+      el("a", { href: `/runs/${encodeURIComponent(run.id)}` }, "its report"),
+      " · ",
+      el("a", { href: "/" }, "watch live"),
+    );
   } catch (error) {
     setText(note, error.message);
     allowStart();

@@ -15,10 +15,12 @@ let lastVersion = null;
 const current = () => fields.find(([spec]) => spec.name === "policy")[1].read();
 
 function build() {
-  fields = shown.table.filter((spec) => spec.type !== "dict").map((spec) => {
-    const made = spec.name === "policy" ? { ...spec, choices: shown.policies.map((policy) => policy.name) } : spec;
-    return [spec, field(made, shown.settings[spec.name], { disabled: !spec.live })];
-  });
+  fields = shown.table
+    .filter((spec) => spec.type !== "dict")
+    .map((spec) => {
+      const made = spec.name === "policy" ? { ...spec, choices: shown.policies.map((policy) => policy.name) } : spec;
+      return [spec, field(made, shown.settings[spec.name], { disabled: !spec.live })];
+    });
   replace($("#fields"), ...fields.map(([, one]) => one.node));
   buildParams();
   fields.find(([spec]) => spec.name === "policy")[1].input.addEventListener("change", buildParams);
@@ -74,11 +76,33 @@ function holdButtons() {
 }
 
 function catalog() {
-  replace($("#policies"), ...shown.policies.map((policy) => el("article", { class: "policy", "data-current": String(policy.name === shown.settings.policy) },
-    el("h3", {}, policy.name, policy.name === shown.settings.policy ? el("small", {}, " · in effect") : ""),
-    el("p", {}, policy.help), el("p", { class: "mut" }, el("b", {}, "Guarantee: "), policy.guarantee),
-    policy.params.length ? el("dl", {}, ...policy.params.flatMap((param) => [el("dt", {}, param.name), el("dd", {}, `${param.help} (${valueText(param.default)}; ${valueText(param.low)} to ${valueText(param.high)})`)])) : null,
-    policy.source ? el("small", {}, policy.source) : null)));
+  replace(
+    $("#policies"),
+    ...shown.policies.map((policy) =>
+      el(
+        "article",
+        { class: "policy", "data-current": String(policy.name === shown.settings.policy) },
+        el("h3", {}, policy.name, policy.name === shown.settings.policy ? el("small", {}, " · in effect") : ""),
+        el("p", {}, policy.help),
+        el("p", { class: "mut" }, el("b", {}, "Guarantee: "), policy.guarantee),
+        policy.params.length
+          ? el(
+              "dl",
+              {},
+              ...policy.params.flatMap((param) => [
+                el("dt", {}, param.name),
+                el(
+                  "dd",
+                  {},
+                  `${param.help} (${valueText(param.default)}; ${valueText(param.low)} to ${valueText(param.high)})`,
+                ),
+              ]),
+            )
+          : null,
+        policy.source ? el("small", {}, policy.source) : null,
+      ),
+    ),
+  );
 }
 
 /** vLLM's spelling of what it has too; what it lacks is named. */
@@ -89,9 +113,18 @@ function flags() {
     return typeof value === "boolean" ? (value ? dash(name) : `--no-${name.replaceAll("_", "-")}`) : `${dash(name)} ${value}`;
   };
   const known = shown.table.filter((spec) => spec.vllm).map((spec) => [spec.name, write(spec.name, shown.settings[spec.name])]);
-  const lacks = [...shown.table.filter((spec) => !spec.vllm).map((spec) => spec.name), ...known.filter(([, text]) => text === null).map(([name]) => `${name} ${shown.settings[name]}`)];
+  const lacks = [
+    ...shown.table.filter((spec) => !spec.vllm).map((spec) => spec.name),
+    ...known.filter(([, text]) => text === null).map(([name]) => `${name} ${shown.settings[name]}`),
+  ];
   const model = store.state.server ? store.state.server.model : "MODEL";
-  setText($("#flags"), `vllm serve ${model} \\\n  ${known.map(([, text]) => text).filter(Boolean).join(" \\\n  ")}`);
+  setText(
+    $("#flags"),
+    `vllm serve ${model} \\\n  ${known
+      .map(([, text]) => text)
+      .filter(Boolean)
+      .join(" \\\n  ")}`,
+  );
   setText($("#lacks"), `vLLM lacks: ${lacks.join(", ")}.`);
 }
 
@@ -102,7 +135,10 @@ async function act(call, done) {
     build();
     setText($("#note"), done);
   } catch (error) {
-    setText($("#note"), error.status === 409 ? `${error.message} — somebody changed the settings meanwhile: reload to see them.` : error.message);
+    setText(
+      $("#note"),
+      error.status === 409 ? `${error.message} — somebody changed the settings meanwhile: reload to see them.` : error.message,
+    );
   }
 }
 
@@ -121,7 +157,9 @@ $("#form").addEventListener("submit", (event) => {
   act(() => patch("/api/scheduler", { ...changes(), version: shown.version }), "applied");
 });
 $("#revert").addEventListener("click", build);
-$("#copy").addEventListener("click", () => navigator.clipboard.writeText($("#flags").textContent).catch(() => getSelection().selectAllChildren($("#flags"))));
+$("#copy").addEventListener("click", () =>
+  navigator.clipboard.writeText($("#flags").textContent).catch(() => getSelection().selectAllChildren($("#flags"))),
+);
 loop.add(1000, (state) => {
   const version = state.server === null ? null : `${state.boot} ${state.server.settings_version} ${state.gauges.engine}`;
   if (version === lastVersion) return;

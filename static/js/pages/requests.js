@@ -1,8 +1,8 @@
 // The records: filters, order and place are in the URL, so that a link shows what its sender saw.
 
-import { $, el, replace, setAttr, setHidden, setText, table } from "../dom.js";
+import { $, el, replace, setAttr, setHidden, setText, swatch, table } from "../dom.js";
 import { get, query } from "../api.js";
-import { int, ms, NONE, plural, requestUrl, shortId, when, zone } from "../format.js";
+import { int, ms, NONE, plural, requestUrl, shortId, when, whenShort, zone } from "../format.js";
 import { outcomeTag } from "../panels/verdict.js";
 import { startShell } from "../shell.js";
 import { REASONS, SHORT } from "../words.js";
@@ -11,29 +11,56 @@ startShell();
 const REASON_CHOICES = REASONS.map((name) => [name, SHORT[name]]);
 const plain = (names) => names.map((name) => [name, name]);
 const FILTERS = [
-  { name: "run", label: "Run" }, { name: "state", label: "State", choices: plain(["waiting", "running", "preempted", "finished"]) },
+  { name: "run", label: "Run" },
+  { name: "state", label: "State", choices: plain(["waiting", "running", "preempted", "finished"]) },
   { name: "finish", label: "Finish", choices: plain(["stop", "length", "abort", "timeout", "rejected", "error"]) },
-  { name: "wait", label: "Waited for", choices: REASON_CHOICES }, { name: "top_wait", label: "Waited most for", choices: REASON_CHOICES },
-  { name: "tenant", label: "Tenant" }, { name: "kind", label: "Kind" }, { name: "policy", label: "Policy" },
-  { name: "min_ttft_ms", label: "TTFT ≥ ms", number: true }, { name: "min_queue_ms", label: "Queue ≥ ms", number: true }, { name: "min_e2e_ms", label: "E2E ≥ ms", number: true },
+  { name: "wait", label: "Waited for", choices: REASON_CHOICES },
+  { name: "top_wait", label: "Waited most for", choices: REASON_CHOICES },
+  { name: "tenant", label: "Tenant" },
+  { name: "kind", label: "Kind" },
+  { name: "policy", label: "Policy" },
+  { name: "min_ttft_ms", label: "TTFT ≥ ms", number: true },
+  { name: "min_queue_ms", label: "Queue ≥ ms", number: true },
+  { name: "min_e2e_ms", label: "E2E ≥ ms", number: true },
   { name: "since", label: "Since (ISO 8601)" },
 ];
 const OTHERS = [
-  "until", "model", "endpoint", "detail", "client_request_id",
-  ...["ttft_ms", "tpot_ms", "queue_ms", "e2e_ms", "prompt_tokens", "cached_tokens", "output_tokens", "preemptions"].flatMap((name) => [`min_${name}`, `max_${name}`]),
+  "until",
+  "model",
+  "endpoint",
+  "detail",
+  "client_request_id",
+  ...["ttft_ms", "tpot_ms", "queue_ms", "e2e_ms", "prompt_tokens", "cached_tokens", "output_tokens", "preemptions"].flatMap(
+    (name) => [`min_${name}`, `max_${name}`],
+  ),
 ];
 const PAGING = ["sort", "limit", "cursor"];
 const KNOWN = new Set([...FILTERS.map((filter) => filter.name), ...OTHERS, ...PAGING]);
 const COLUMNS = [
-  { label: "Received", sort: "received", cell: (r) => when(r.received) },
+  { label: "Received", sort: "received", cell: (r) => el("span", { title: when(r.received) }, whenShort(r.received)) },
   { label: "Request", cell: (r) => el("a", { class: "mono", href: requestUrl(r.id), title: r.id }, shortId(r.id)) },
-  { label: "Run", cell: (r) => (r.run ? el("a", { class: "mono", href: `/runs/${encodeURIComponent(r.run)}`, title: r.run }, shortId(r.run)) : NONE) },
-  { label: "Tenant", cell: (r) => r.tenant }, { label: "Kind", cell: (r) => r.kind }, { label: "Outcome", cell: outcomeTag },
-  { label: "Prompt", sort: "prompt_tokens", num: true, cell: (r) => int(r.prompt_tokens) }, { label: "Output", sort: "output_tokens", num: true, cell: (r) => int(r.output_tokens) },
-  { label: "Queue", sort: "queue_ms", num: true, cell: (r) => ms(r.queue_ms) }, { label: "TTFT", sort: "ttft_ms", num: true, cell: (r) => ms(r.ttft_ms) },
-  { label: "TPOT", sort: "tpot_ms", num: true, cell: (r) => ms(r.tpot_ms) }, { label: "E2E", sort: "e2e_ms", num: true, cell: (r) => ms(r.e2e_ms) },
-  { label: "Preempted", sort: "preemptions", num: true, cell: (r) => int(r.preemptions) }, { label: "Waited most for", cell: (r) => (r.top_wait ? SHORT[r.top_wait] || r.top_wait : NONE) },
+  { label: "Outcome", cell: outcomeTag },
+  { label: "Queue", sort: "queue_ms", num: true, cell: (r) => ms(r.queue_ms) },
+  { label: "Waited most for", cell: topWait },
+  { label: "TTFT", sort: "ttft_ms", num: true, cell: (r) => ms(r.ttft_ms) },
+  { label: "TPOT", sort: "tpot_ms", num: true, cell: (r) => ms(r.tpot_ms) },
+  { label: "E2E", sort: "e2e_ms", num: true, cell: (r) => ms(r.e2e_ms) },
+  { label: "Prompt", sort: "prompt_tokens", num: true, cell: (r) => int(r.prompt_tokens) },
+  { label: "Output", sort: "output_tokens", num: true, cell: (r) => int(r.output_tokens) },
+  { label: "Preempted", sort: "preemptions", num: true, cell: (r) => int(r.preemptions) },
+  { label: "Tenant", cell: (r) => r.tenant },
+  { label: "Kind", cell: (r) => r.kind },
+  {
+    label: "Run",
+    cell: (r) =>
+      r.run ? el("a", { class: "mono", href: `/runs/${encodeURIComponent(r.run)}`, title: r.run }, shortId(r.run)) : NONE,
+  },
 ];
+
+function topWait(request) {
+  if (!request.top_wait) return NONE;
+  return el("span", { class: "reason" }, swatch(`r-${request.top_wait}`), SHORT[request.top_wait] || request.top_wait);
+}
 
 /** The URL's parameters that we know; the others are named in a warning and left out. */
 function asked() {
@@ -51,12 +78,37 @@ function go(params, trail = []) {
 
 function buildFilters(params) {
   const nodes = FILTERS.map(({ name, label, choices, number }) => {
-    const input = choices ? el("select", { name }, el("option", { value: "" }, "any"), ...choices.map(([value, text]) => el("option", { value }, text))) : el("input", { name, type: number ? "number" : "text", min: number ? 0 : null, step: number ? "any" : null, maxlength: 200 });
+    const input = choices
+      ? el(
+          "select",
+          { name },
+          el("option", { value: "" }, "any"),
+          ...choices.map(([value, text]) => el("option", { value }, text)),
+        )
+      : el("input", {
+          name,
+          type: number ? "number" : "text",
+          min: number ? 0 : null,
+          step: number ? "any" : null,
+          maxlength: 200,
+        });
     input.value = params[name] || "";
     return el("label", { class: "field" }, el("span", {}, label), input);
   });
-  const extra = OTHERS.filter((name) => params[name] && !FILTERS.some((filter) => filter.name === name)).map((name) => el("span", { class: "tag" }, `${name} = ${params[name]}`));
-  replace($("#filters .filters"), ...nodes, ...extra, el("div", { class: "row" }, el("button", { class: "primary", type: "submit" }, "Filter"), el("button", { type: "reset" }, "Clear")));
+  const extra = OTHERS.filter((name) => params[name] && !FILTERS.some((filter) => filter.name === name)).map((name) =>
+    el("span", { class: "tag" }, `${name} = ${params[name]}`),
+  );
+  replace(
+    $("#filters .filters"),
+    ...nodes,
+    ...extra,
+    el(
+      "div",
+      { class: "row" },
+      el("button", { class: "primary", type: "submit" }, "Filter"),
+      el("button", { type: "reset" }, "Clear"),
+    ),
+  );
 }
 
 function header(column, params) {
@@ -71,19 +123,37 @@ function header(column, params) {
     event.preventDefault();
     go({ ...params, sort: next, cursor: null });
   });
-  return el("th", { class: column.num && "num", "aria-sort": key === column.sort ? (down ? "descending" : "ascending") : null }, link);
+  return el(
+    "th",
+    { class: column.num && "num", "aria-sort": key === column.sort ? (down ? "descending" : "ascending") : null },
+    link,
+  );
 }
 
 function showRows(page, params) {
   if (page.items.length === 0) {
-    replace($("#rows"), el("p", { class: "empty" }, "No request matches. ", el("a", { href: "/requests" }, "Show all"), " or ", el("a", { href: "/" }, "send one"), "."));
+    replace(
+      $("#rows"),
+      el(
+        "p",
+        { class: "empty" },
+        "No request matches. ",
+        el("a", { href: "/requests" }, "Show all"),
+        " or ",
+        el("a", { href: "/" }, "send one"),
+        ".",
+      ),
+    );
     return;
   }
-  const node = table(COLUMNS, page.items);
-  node.tHead.rows[0].replaceChildren(...COLUMNS.map((column) => header(column, params)));
-  [...node.tBodies[0].rows].forEach((row, index) => row.addEventListener("click", (event) => {
-    if (!event.target.closest("a")) location.assign(requestUrl(page.items[index].id));
-  }));
+  const columns = params.run ? COLUMNS.filter((column) => column.label !== "Run") : COLUMNS;
+  const node = table(columns, page.items);
+  node.tHead.rows[0].replaceChildren(...columns.map((column) => header(column, params)));
+  [...node.tBodies[0].rows].forEach((row, index) =>
+    row.addEventListener("click", (event) => {
+      if (!event.target.closest("a")) location.assign(requestUrl(page.items[index].id));
+    }),
+  );
   replace($("#rows"), node);
 }
 
@@ -102,7 +172,10 @@ async function show() {
     for (const name of ["#previous", "#next"]) $(name).disabled = true;
     return;
   }
-  setText($("#total"), `${page.total_exact ? "" : "≥ "}${plural(page.total, "request")}${page.total_exact ? "" : " (counting stopped there)"}`);
+  setText(
+    $("#total"),
+    `${page.total_exact ? "" : "≥ "}${plural(page.total, "request")}${page.total_exact ? "" : " (counting stopped there)"}`,
+  );
   showRows(page, params);
   $("#previous").disabled = !params.cursor;
   $("#previous").onclick = () => go({ ...params, cursor: trail.at(-1) || null }, trail.slice(0, -1));

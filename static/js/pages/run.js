@@ -24,10 +24,23 @@ function show() {
   const live = RUN_LIVE.includes(run.status);
   setText($("#name"), run.name || run.scenario || run.id);
   document.title = `${run.name || run.scenario || "Run"} · Batchscope`;
-  replace($("#tags"), el("span", { class: "tag" }, run.status), report.verdict ? verdictTag(report.verdict) : null, report.simulated ? el("span", { class: "tag", "data-tone": "warn" }, "simulated hardware") : null, el("small", { title: zone() }, `${when(run.started || run.created)} · ${run.id}`));
+  replace(
+    $("#tags"),
+    el("span", { class: "tag" }, run.status),
+    report.verdict ? verdictTag(report.verdict) : null,
+    report.simulated ? el("span", { class: "tag", "data-tone": "warn" }, "simulated hardware") : null,
+    el("small", { title: zone() }, `${when(run.started || run.created)} · ${run.id}`),
+  );
   setAttr($("#records"), "href", `/requests?run=${encodeURIComponent(run.id)}`);
   setHidden($("#records"), false);
-  replace($("#head"), el("p", { class: "headline" }, report.headline), report.verdict_reason && !live ? el("p", { class: "mut" }, report.verdict_reason) : null, run.error ? el("p", { class: "error" }, run.error) : null);
+  replace(
+    $("#head"),
+    el("p", { class: "headline" }, report.headline),
+    report.verdict_reason && !live && !report.headline.includes(report.verdict_reason)
+      ? el("p", { class: "mut" }, report.verdict_reason)
+      : null,
+    run.error ? el("p", { class: "error" }, run.error) : null,
+  );
   const fill = (name, nodes) => replace($(`#${name} .body`), ...nodes);
   fill("reconciliation", tables.reconciliation(run.id, report.reconciliation));
   fill("waits", tables.waits(run.id, report.waits));
@@ -36,7 +49,7 @@ function show() {
   fill("steps", tables.steps(report.steps));
   fill("fairness", tables.fairness(run.id, report.fairness));
   fill("settings", tables.whatWasRun(report));
-  for (const name of ["first", "percentiles", "chart", "second", "third"]) setHidden($(`#${name}`), false);
+  for (const name of ["first", "percentiles", "chart", "second", "settings"]) setHidden($(`#${name}`), false);
   drawChart = drawChart || createReportChart($("#chart"));
   drawChart(report.timeline);
   clearTimeout(timer);

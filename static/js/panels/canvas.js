@@ -92,6 +92,8 @@ export function showTip(tip, plot, x, y, text) {
 export function hover(canvas, text) {
   const plot = canvas.parentElement;
   const tip = plot.querySelector(".tip");
-  canvas.addEventListener("pointermove", (event) => showTip(tip, plot, event.offsetX, event.offsetY, text(event.offsetX, event.offsetY)));
+  canvas.addEventListener("pointermove", (event) =>
+    showTip(tip, plot, event.offsetX, event.offsetY, text(event.offsetX, event.offsetY)),
+  );
   canvas.addEventListener("pointerleave", () => showTip(tip, plot, 0, 0, null));
 }

@@ -12,8 +12,10 @@ import { drawLegend } from "./legend.js";
 import { lastRows } from "./strip.js";
 
 const COLUMNS = [
-  { label: "Step", num: true, cell: (row) => int(row.step) }, { label: "Waiting", num: true, cell: (row) => int(row.waiting) },
-  { label: "Bound by", cell: (row) => SHORT[row.binding] }, { label: "Running", num: true, cell: (row) => int(row.running) },
+  { label: "Step", num: true, cell: (row) => int(row.step) },
+  { label: "Waiting", num: true, cell: (row) => int(row.waiting) },
+  { label: "Bound by", cell: (row) => SHORT[row.binding] },
+  { label: "Running", num: true, cell: (row) => int(row.running) },
   { label: "KV blocks", num: true, cell: (row) => int(row.kv_used) },
 ];
 
@@ -28,25 +30,58 @@ export function createQueueChart(store) {
 function configuration() {
   const family = FONT.slice(FONT.indexOf(" ") + 1);
   const line = { pointRadius: 0, borderWidth: 1.6, data: [] };
-  const areas = REASONS.map((reason, index) => ({ ...line, label: SHORT[reason], reason, borderWidth: 0, fill: index ? "-1" : "origin", yAxisID: "y" }));
+  const areas = REASONS.map((reason, index) => ({
+    ...line,
+    label: SHORT[reason],
+    reason,
+    borderWidth: 0,
+    fill: index ? "-1" : "origin",
+    yAxisID: "y",
+  }));
   return {
     type: "line",
-    data: { datasets: [...areas, { ...line, label: "running", yAxisID: "y" }, { ...line, label: "KV blocks in use", yAxisID: "kv" }] },
+    data: {
+      datasets: [...areas, { ...line, label: "running", yAxisID: "y" }, { ...line, label: "KV blocks in use", yAxisID: "kv" }],
+    },
     options: {
-      animation: false, responsive: true, maintainAspectRatio: false, parsing: false, normalized: true, spanGaps: true,
+      animation: false,
+      responsive: true,
+      maintainAspectRatio: false,
+      parsing: false,
+      normalized: true,
+      spanGaps: true,
       layout: { padding: { top: 6 } },
       interaction: { mode: "index", intersect: false, axis: "x" },
       font: { family, size: 11 },
       scales: {
         x: { type: "linear", grid: { display: false }, ticks: { display: false }, border: { display: true } },
-        y: { min: 0, suggestedMax: 4, afterFit: (axis) => (axis.width = LEFT), border: { display: false }, ticks: { maxTicksLimit: 5, precision: 0, callback: (value) => int(value), font: { family, size: 11 } } },
-        kv: { position: "right", min: 0, max: 100, afterFit: (axis) => (axis.width = RIGHT), border: { display: false }, grid: { drawOnChartArea: false }, ticks: { stepSize: 50, callback: (value) => `${value}%`, font: { family, size: 11 } } },
+        y: {
+          min: 0,
+          suggestedMax: 4,
+          afterFit: (axis) => (axis.width = LEFT),
+          border: { display: false },
+          ticks: { maxTicksLimit: 5, precision: 0, callback: (value) => int(value), font: { family, size: 11 } },
+        },
+        kv: {
+          position: "right",
+          min: 0,
+          max: 100,
+          afterFit: (axis) => (axis.width = RIGHT),
+          border: { display: false },
+          grid: { drawOnChartArea: false },
+          ticks: { stepSize: 50, callback: (value) => `${value}%`, font: { family, size: 11 } },
+        },
       },
       plugins: {
         legend: { display: false },
         tooltip: {
-          animation: false, filter: (item) => item.raw.v > 0 || item.dataset.reason === undefined,
-          callbacks: { title: (items) => (items.length ? `step ${int(items[0].raw.x)}` : ""), label: (item) => `${item.dataset.label} ${item.dataset.yAxisID === "kv" ? `${Math.round(item.raw.y)} %` : int(item.raw.v)}` },
+          animation: false,
+          filter: (item) => item.raw.v > 0 || item.dataset.reason === undefined,
+          callbacks: {
+            title: (items) => (items.length ? `step ${int(items[0].raw.x)}` : ""),
+            label: (item) =>
+              `${item.dataset.label} ${item.dataset.yAxisID === "kv" ? `${Math.round(item.raw.y)} %` : int(item.raw.v)}`,
+          },
         },
       },
     },
@@ -65,9 +100,19 @@ function draw(card, canvas, chart, state) {
   Object.assign(chart.options.scales.x, { min: newest - STEPS_KEPT + 0.5, max: newest + 0.5 });
   paint(chart);
   chart.update("none");
-  drawLegend($(".legend", card), [...present.map((reason) => [`r-${reason}`, `waiting: ${SHORT[reason]}`]), ["running", "running", true], ["kv", "KV blocks", true]]);
+  drawLegend($(".legend", card), [
+    ...present.map((reason) => [`r-${reason}`, `waiting: ${SHORT[reason]}`]),
+    ["running", "running", true],
+    ["kv", "KV blocks", true],
+  ]);
   const last = steps.seq.length - 1;
-  setAttr(canvas, "aria-label", last < 0 ? "Queue: no step yet" : `Queue: ${steps.waiting[last]} waiting, ${steps.running[last]} running, ${steps.kv_used[last]} of ${total} KV blocks in use`);
+  setAttr(
+    canvas,
+    "aria-label",
+    last < 0
+      ? "Queue: no step yet"
+      : `Queue: ${steps.waiting[last]} waiting, ${steps.running[last]} running, ${steps.kv_used[last]} of ${total} KV blocks in use`,
+  );
 }
 
 function fillAreas(chart, steps, present) {

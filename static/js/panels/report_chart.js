@@ -6,7 +6,13 @@ import { palette } from "../theme.js";
 import { FONT } from "./canvas.js";
 import { drawLegend } from "./legend.js";
 
-const LINES = [["sent", "sent a second", "prefill", "y"], ["done", "answered a second", "kv", "y"], ["failed", "not answered well a second", "r-engine_down", "y"], ["waiting", "waiting", "r-slots", "n"], ["running", "running", "running", "n"]];
+const LINES = [
+  ["sent", "sent a second", "prefill", "y"],
+  ["done", "answered a second", "kv", "y"],
+  ["failed", "not answered well a second", "r-engine_down", "y"],
+  ["waiting", "waiting", "r-slots", "n"],
+  ["running", "running", "running", "n"],
+];
 
 export function createReportChart(card) {
   const canvas = card.querySelector("canvas");
@@ -14,16 +20,58 @@ export function createReportChart(card) {
   const ticks = { font: { family, size: 11 }, maxTicksLimit: 6, precision: 0, callback: (value) => int(value) };
   const chart = new window.Chart(canvas, {
     type: "line",
-    data: { datasets: LINES.map(([, label, , axis]) => ({ label, yAxisID: axis, data: [], pointRadius: 0, borderWidth: 1.7, borderDash: axis === "n" ? [] : [4, 2] })) },
+    data: {
+      datasets: LINES.map(([, label, , axis]) => ({
+        label,
+        yAxisID: axis,
+        data: [],
+        pointRadius: 0,
+        borderWidth: 1.7,
+        borderDash: axis === "n" ? [] : [4, 2],
+      })),
+    },
     options: {
-      animation: false, responsive: true, maintainAspectRatio: false, parsing: false, normalized: true, spanGaps: true,
+      animation: false,
+      responsive: true,
+      maintainAspectRatio: false,
+      parsing: false,
+      normalized: true,
+      spanGaps: true,
       interaction: { mode: "index", intersect: false, axis: "x" },
       scales: {
-        x: { type: "linear", min: 0, grid: { display: false }, ticks: { ...ticks, maxRotation: 0, callback: (value) => `${int(value)} s` } },
-        y: { min: 0, suggestedMax: 2, border: { display: false }, ticks, title: { display: true, text: "requests a second", font: { family, size: 11 } } },
-        n: { min: 0, suggestedMax: 4, position: "right", border: { display: false }, ticks, grid: { drawOnChartArea: false }, title: { display: true, text: "requests", font: { family, size: 11 } } },
+        x: {
+          type: "linear",
+          min: 0,
+          grid: { display: false },
+          ticks: { ...ticks, maxRotation: 0, callback: (value) => `${int(value)} s` },
+        },
+        y: {
+          min: 0,
+          suggestedMax: 2,
+          border: { display: false },
+          ticks,
+          title: { display: true, text: "requests a second", font: { family, size: 11 } },
+        },
+        n: {
+          min: 0,
+          suggestedMax: 4,
+          position: "right",
+          border: { display: false },
+          ticks,
+          grid: { drawOnChartArea: false },
+          title: { display: true, text: "requests", font: { family, size: 11 } },
+        },
       },
-      plugins: { legend: { display: false }, tooltip: { animation: false, callbacks: { title: (items) => `second ${items.length ? items[0].raw.x : ""}`, label: (item) => `${item.dataset.label}: ${sig3(item.raw.y)}` } } },
+      plugins: {
+        legend: { display: false },
+        tooltip: {
+          animation: false,
+          callbacks: {
+            title: (items) => `second ${items.length ? items[0].raw.x : ""}`,
+            label: (item) => `${item.dataset.label}: ${sig3(item.raw.y)}`,
+          },
+        },
+      },
     },
   });
   return (timeline) => draw(card, canvas, chart, timeline);
@@ -44,10 +92,17 @@ function draw(card, canvas, chart, timeline) {
     if (axis.title) axis.title.color = colours.mut;
   }
   y.grid = { color: colours.grid };
-  Object.assign(chart.options.plugins.tooltip, { backgroundColor: colours["tip-bg"], titleColor: colours["tip-fg"], bodyColor: colours["tip-fg"] });
+  Object.assign(chart.options.plugins.tooltip, {
+    backgroundColor: colours["tip-bg"],
+    titleColor: colours["tip-fg"],
+    bodyColor: colours["tip-fg"],
+  });
   chart.update("none");
   const shown = LINES.filter((_, index) => !chart.data.datasets[index].hidden);
-  drawLegend(card.querySelector(".legend"), shown.map(([, label, property]) => [property, label, true]));
+  drawLegend(
+    card.querySelector(".legend"),
+    shown.map(([, label, property]) => [property, label, true]),
+  );
   const most = Math.max(0, ...timeline.waiting.filter((value) => value !== null));
   setAttr(canvas, "aria-label", `Over ${int(timeline.t.length)} s: at most ${sig3(most)} waiting on average in a second`);
 }

@@ -13,28 +13,74 @@ export function factsTable(rows) {
   return el("table", { class: "facts-table" }, el("tbody", {}, ...body));
 }
 
+function factsGrid(rows) {
+  return el(
+    "dl",
+    { class: "facts-grid" },
+    ...rows.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+  );
+}
+
 // ---- reconciliation
 
-const SENT = [["ok", "answered well"], ["failed", "HTTP or stream error, empty stream, time-out"], ["refused", "shed by the server"], ["cancelled", "by the client"], ["incomplete", "in flight at the stop"]];
+const SENT = [
+  ["ok", "answered well"],
+  ["failed", "HTTP or stream error, empty stream, time-out"],
+  ["refused", "shed by the server"],
+  ["cancelled", "by the client"],
+  ["incomplete", "in flight at the stop"],
+];
 
 export function reconciliation(run, found) {
   const rows = [
     { name: "sent", note: "by the load generator", value: found.sent },
     ...SENT.map(([name, note]) => ({ name: `${name === "ok" ? "=" : "+"} ${name}`, note, value: found[name] })),
     { name: "server rows", note: "requests in the records", value: found.server_rows, href: listUrl(run) },
-    { name: "difference", note: "server rows − requests that reached it", value: found.difference, bad: Boolean(found.difference) },
+    {
+      name: "difference",
+      note: "server rows − requests that reached it",
+      value: found.difference,
+      bad: Boolean(found.difference),
+    },
   ];
-  const count = (row) => (row.href ? el("a", { href: row.href }, int(row.value)) : row.bad ? el("b", { class: "tag", "data-tone": "bad" }, int(row.value)) : int(row.value));
-  const nodes = [table([{ label: "", cell: (row) => row.name }, { label: "Requests", num: true, cell: count }, { label: "", class: "mut", cell: (row) => row.note }], rows)];
-  for (const [name, words] of [["broken", "failed"], ["missing_on_server", "missing on the server"], ["missing_on_client", "missing on the client"], ["repeated_on_server", "twice on the server"], ["unreached", "never reached the server"]]) {
-    if (found[name] && found[name].length) nodes.push(named(words, found[name], found.counts ? found.counts[name] : found[name].length));
+  const count = (row) =>
+    row.href
+      ? el("a", { href: row.href }, int(row.value))
+      : row.bad
+        ? el("b", { class: "tag", "data-tone": "bad" }, int(row.value))
+        : int(row.value);
+  const nodes = [
+    table(
+      [
+        { label: "", cell: (row) => row.name },
+        { label: "Requests", num: true, cell: count },
+        { label: "", class: "mut wrap", cell: (row) => row.note },
+      ],
+      rows,
+    ),
+  ];
+  for (const [name, words] of [
+    ["broken", "failed"],
+    ["missing_on_server", "missing on the server"],
+    ["missing_on_client", "missing on the client"],
+    ["repeated_on_server", "twice on the server"],
+    ["unreached", "never reached the server"],
+  ]) {
+    if (found[name] && found[name].length)
+      nodes.push(named(words, found[name], found.counts ? found.counts[name] : found[name].length));
   }
   return nodes;
 }
 
 function named(words, list, count) {
   const shown = list.slice(0, 20);
-  const items = shown.map((item) => el("li", { class: "mono" }, typeof item === "string" ? item : `${item.id}: ${item.status}${item.error ? ` · ${item.error}` : ""}`));
+  const items = shown.map((item) =>
+    el(
+      "li",
+      { class: "mono" },
+      typeof item === "string" ? item : `${item.id}: ${item.status}${item.error ? ` · ${item.error}` : ""}`,
+    ),
+  );
   const rest = count > shown.length ? el("p", { class: "hint" }, `showing ${int(shown.length)} of ${int(count)}`) : null;
   return el("details", {}, el("summary", {}, `${plural(count, "request")} ${words}`), el("ul", {}, ...items), rest);
 }
@@ -54,10 +100,22 @@ const QS = ["p50", "p90", "p95", "p99"];
 
 export function percentiles(run, { client, server }) {
   const rows = METRICS.filter(([key]) => client[key] || server[key]);
-  const head = el("tr", {}, el("th", {}, ""), ...["client", "server"].flatMap((side) => [...QS, "n"].map((q) => el("th", { class: "num" }, `${side} ${q}`))));
-  const body = rows.map(([key, label, formula, sort]) => el("tr", {}, el("td", { title: formula }, label), ...cells(run, client[key], null), ...cells(run, server[key], sort)));
+  const head = el(
+    "tr",
+    {},
+    el("th", {}, ""),
+    ...["client", "server"].flatMap((side) => [...QS, "n"].map((q) => el("th", { class: "num" }, `${side} ${q}`))),
+  );
+  const body = rows.map(([key, label, formula, sort]) =>
+    el("tr", {}, el("td", { title: formula }, label), ...cells(run, client[key], null), ...cells(run, server[key], sort)),
+  );
   const small = rows.some(([key]) => [client[key], server[key]].some((figures) => figures && figures.few.length && figures.n));
-  const note = el("p", { class: "hint" }, "Milliseconds, over requests that were answered well. ", small ? "* few samples: fewer than one is expected beyond this percentile." : "");
+  const note = el(
+    "p",
+    { class: "hint" },
+    "Milliseconds, over requests that were answered well. ",
+    small ? "* few samples: fewer than one is expected beyond this percentile." : "",
+  );
   return [el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)), note];
 }
 
@@ -67,7 +125,11 @@ function cells(run, figures, sort) {
     const few = figures.few.includes(q) && figures.n > 0;
     const title = figures[q] === null ? "undefined" : `${figures[q]} ms, n = ${figures.n}${few ? ", few samples" : ""}`;
     const text = figures[q] === null ? NONE : sig3(figures[q]);
-    return el("td", { class: few ? "num few" : "num", title }, sort && figures[q] !== null ? el("a", { href: listUrl(run, { sort }) }, text) : text);
+    return el(
+      "td",
+      { class: few ? "num few" : "num", title },
+      sort && figures[q] !== null ? el("a", { href: listUrl(run, { sort }) }, text) : text,
+    );
   });
   return [...values, el("td", { class: "num mut" }, int(figures.n))];
 }
@@ -78,23 +140,35 @@ export function waits(run, found) {
   const rows = Object.entries(found).sort((a, b) => b[1].ms - a[1].ms);
   if (rows.length === 0) return [el("p", { class: "empty" }, "Nobody waited.")];
   const most = Math.max(...rows.map(([, wait]) => wait.share));
-  return [hbars(rows.map(([reason, wait]) => ({
-    label: SHORT[reason] || reason, property: REASONS.includes(reason) ? `r-${reason}` : "mut", share: wait.share / most,
-    href: listUrl(run, { wait: reason, sort: "-queue_ms" }), figure: `${percent(wait.share)} % · ${ms(wait.ms)} · ${plural(wait.requests, "request")}`,
-  })))];
+  return [
+    hbars(
+      rows.map(([reason, wait]) => ({
+        label: SHORT[reason] || reason,
+        property: REASONS.includes(reason) ? `r-${reason}` : "mut",
+        share: wait.share / most,
+        href: listUrl(run, { wait: reason, sort: "-queue_ms" }),
+        figure: `${percent(wait.share)} % · ${ms(wait.ms)} · ${plural(wait.requests, "request")}`,
+      })),
+    ),
+  ];
 }
 
 export function goodput(run, { goodput: good, throughput }) {
   const from = good.slo.ttft_from === "due" ? "from due" : "from sent";
-  return [factsTable([
-    ["SLO", `TTFT ${from} ≤ ${ms(good.slo.ttft_ms)} and TPOT ≤ ${ms(good.slo.tpot_ms)}`],
-    ["Goodput", `${sig3(good.per_s)} requests/s met it`],
-    ["Attainment", `${percent(good.attainment)} % of ${plural(good.n, "request")} sent (failed and refused ones count as missed)`],
-    ["Requests", `${sig3(throughput.requests_s)} answered a second`],
-    ["Output", `${sig3(throughput.output_tok_s)} tok/s, ${int(throughput.output_tokens)} tokens`],
-    ["Prompts", `${sig3(throughput.prompt_tok_s)} tok/s, ${int(throughput.prompt_tokens)} tokens`],
-    ["Over", throughput.duration_s === null ? NONE : `${sig3(throughput.duration_s)} s, first sent to last ended`],
-  ])];
+  return [
+    factsTable([
+      ["SLO", `TTFT ${from} ≤ ${ms(good.slo.ttft_ms)} and TPOT ≤ ${ms(good.slo.tpot_ms)}`],
+      ["Goodput", `${sig3(good.per_s)} requests/s met it`],
+      [
+        "Attainment",
+        `${percent(good.attainment)} % of ${plural(good.n, "request")} sent (failed and refused ones count as missed)`,
+      ],
+      ["Requests", `${sig3(throughput.requests_s)} answered a second`],
+      ["Output", `${sig3(throughput.output_tok_s)} tok/s, ${int(throughput.output_tokens)} tokens`],
+      ["Prompts", `${sig3(throughput.prompt_tok_s)} tok/s, ${int(throughput.prompt_tokens)} tokens`],
+      ["Over", throughput.duration_s === null ? NONE : `${sig3(throughput.duration_s)} s, first sent to last ended`],
+    ]),
+  ];
 }
 
 export function steps(found) {
@@ -104,31 +178,55 @@ export function steps(found) {
     factsTable([
       ["Steps", int(found.n)],
       ["Duration", `p50 ${ms(found.ms.p50)} · p95 ${ms(found.ms.p95)} · longest ${ms(found.ms.max)}`],
-      ["Budget used", `${percent(found.budget_used)} % · ${int(found.prefill_tokens)} prefill and ${int(found.decode_tokens)} decode tokens`],
+      [
+        "Budget used",
+        `${percent(found.budget_used)} % · ${int(found.prefill_tokens)} prefill and ${int(found.decode_tokens)} decode tokens`,
+      ],
       ["Most at once", `${int(found.running_max)} running, ${int(found.waiting_max)} waiting`],
       ["Preemptions", int(found.preemptions)],
       ["Late on this host", plural(found.host_late, "step")],
     ]),
     el("p", { class: "hint" }, "What ended admission, share of steps:"),
-    hbars(bound.map(([reason, share]) => ({ label: reason === "step" ? "nobody left waiting" : SHORT[reason] || reason, property: `r-${reason}`, share: share / most, figure: `${percent(share)} %` }))),
+    hbars(
+      bound.map(([reason, share]) => ({
+        label: reason === "step" ? "nobody left waiting" : SHORT[reason] || reason,
+        property: `r-${reason}`,
+        share: share / most,
+        figure: `${percent(share)} %`,
+      })),
+    ),
   ];
 }
 
 export function fairness(run, { tenants, jain }) {
   const columns = [
-    { label: "Tenant", cell: ([name]) => el("a", { href: listUrl(run, { tenant: name }) }, name) }, { label: "Requests", num: true, cell: ([, t]) => int(t.requests) },
-    { label: "Service", num: true, cell: ([, t]) => int(t.service) }, { label: "Share", num: true, cell: ([, t]) => `${percent(t.share)} %` },
-    { label: "Queue p50 ms", num: true, cell: ([, t]) => sig3(t.queue_ms.p50) }, { label: "Queue p95 ms", num: true, cell: ([, t]) => sig3(t.queue_ms.p95) },
+    { label: "Tenant", cell: ([name]) => el("a", { href: listUrl(run, { tenant: name }) }, name) },
+    { label: "Requests", num: true, cell: ([, t]) => int(t.requests) },
+    { label: "Service", num: true, cell: ([, t]) => int(t.service) },
+    { label: "Share", num: true, cell: ([, t]) => `${percent(t.share)} %` },
+    { label: "Queue p50 ms", num: true, cell: ([, t]) => sig3(t.queue_ms.p50) },
+    { label: "Queue p95 ms", num: true, cell: ([, t]) => sig3(t.queue_ms.p95) },
   ];
-  return [table(columns, Object.entries(tenants)), el("p", { class: "hint" }, `Jain's index of service: ${jain === null ? NONE : sig3(jain)} (1: all tenants got the same)`)];
+  return [
+    table(columns, Object.entries(tenants)),
+    el("p", { class: "hint" }, `Jain's index of service: ${jain === null ? NONE : sig3(jain)} (1: all tenants got the same)`),
+  ];
 }
 
 export function whatWasRun({ run, settings }) {
   const own = Object.keys(run.scheduler || {});
   const mono = (text) => el("code", {}, text);
-  return [factsTable([
-    ["Scenario", run.scenario || run.name || NONE], ["Seed", int(run.seed)], ["Target", run.target || NONE], ["Processes", int(run.processes)],
-    ...Object.entries(run.parameters || {}).map(([name, value]) => [mono(name), valueText(value)]),
-    ...Object.entries(settings).map(([name, value]) => [mono(name), own.includes(name) ? el("b", {}, `${valueText(value)} (set for this run)`) : valueText(value)]),
-  ])];
+  return [
+    factsGrid([
+      ["Scenario", run.scenario || run.name || NONE],
+      ["Seed", int(run.seed)],
+      ["Target", run.target || NONE],
+      ["Processes", int(run.processes)],
+      ...Object.entries(run.parameters || {}).map(([name, value]) => [mono(name), valueText(value)]),
+      ...Object.entries(settings).map(([name, value]) => [
+        mono(name),
+        own.includes(name) ? el("b", { title: "set for this run" }, `${valueText(value)} *`) : valueText(value),
+      ]),
+    ]),
+  ];
 }

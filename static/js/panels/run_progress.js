@@ -37,7 +37,14 @@ function build(card, run) {
   const counts = COUNTS.map((name) => el("div", {}, el("b", { "data-count": name }), el("span", {}, name.replace("_", " "))));
   replace(
     card,
-    el("div", { class: "cardhead" }, el("h2", { class: "phase" }), el("a", { href: `/runs/${encodeURIComponent(run.id)}` }, "report"), el("a", { href: "/" }, "watch live"), el("span", { class: "end" }, note, stop)),
+    el(
+      "div",
+      { class: "cardhead" },
+      el("h2", { class: "phase" }),
+      el("a", { href: `/runs/${encodeURIComponent(run.id)}` }, "report"),
+      el("a", { href: "/" }, "watch live"),
+      el("span", { class: "end" }, note, stop),
+    ),
     el("div", { class: "stack" }, el("div", { class: "bar" }, el("i")), el("div", { class: "counts" }, ...counts)),
   );
 }

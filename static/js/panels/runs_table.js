@@ -9,7 +9,10 @@ const seconds = (run) => (run.started && run.ended ? (Date.parse(run.ended) - Da
 
 const COLUMNS = [
   { label: "Started", cell: (run) => el("span", { title: zone() }, when(run.started || run.created)) },
-  { label: "Run", cell: (run) => el("a", { href: `/runs/${encodeURIComponent(run.id)}`, title: run.id }, run.name || run.scenario || run.id) },
+  {
+    label: "Run",
+    cell: (run) => el("a", { href: `/runs/${encodeURIComponent(run.id)}`, title: run.id }, run.name || run.scenario || run.id),
+  },
   { label: "Status", cell: (run) => run.status },
   { label: "Verdict", cell: (run) => verdictTag(run.verdict) },
   { label: "Policy", cell: (run) => (run.settings && run.settings.policy) || NONE },
@@ -19,7 +22,17 @@ const COLUMNS = [
   { label: "Failed", num: true, cell: (run) => progress(run, "failed") },
   { label: "Refused", num: true, cell: (run) => progress(run, "refused") },
   { label: "Seed", num: true, cell: (run) => int(run.seed) },
-  { label: "Changed settings", cell: (run) => el("span", { class: "mono" }, Object.entries(run.scheduler || {}).map(([name, value]) => `${name}=${value}`).join(" ") || NONE) },
+  {
+    label: "Changed settings",
+    cell: (run) =>
+      el(
+        "span",
+        { class: "mono" },
+        Object.entries(run.scheduler || {})
+          .map(([name, value]) => `${name}=${value}`)
+          .join(" ") || NONE,
+      ),
+  },
 ];
 
 export function runsTable(runs) {

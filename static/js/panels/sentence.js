@@ -11,7 +11,8 @@ export function drawSentence(state) {
   const { simulated, hardware, runner, model, device, dtype, policy } = state.server;
   const badge = $("#simulated");
   setHidden(badge, !simulated);
-  if (simulated) setText(badge, runner === "null" ? "no hardware: null runner" : `simulated hardware: ${hardware || "unnamed"}`);
+  if (simulated)
+    setText(badge, runner === "null" ? "no hardware: null runner" : `simulated hardware: ${hardware || "unnamed"}`);
   const parts = [model, simulated ? null : [device, dtype].filter(Boolean).join(" "), policy && `policy ${policy}`];
   setText($("#serves"), parts.filter(Boolean).join(" · "));
   const empty = state.steps.seq.length === 0 && state.bars.size === 0;

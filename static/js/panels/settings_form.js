@@ -9,8 +9,13 @@ export function field(spec, value, { optional = false, disabled = false } = {}) 
   input.name = spec.name;
   input.disabled = disabled;
   const range = rangeText(spec);
-  const head = el("span", {}, el("b", {}, spec.name), disabled ? " · restart" : "", range ? ` · ${range}` : "");
-  return { node: el("label", { class: "field" }, head, input, el("span", { class: "hint" }, spec.help || "")), input, read: () => read(input, spec) };
+  const head = el("span", {}, el("b", {}, spec.name), disabled ? " · restart" : "");
+  const hint = [spec.help, range].filter(Boolean).join(" · ");
+  return {
+    node: el("label", { class: "field" }, head, input, el("span", { class: "hint" }, hint)),
+    input,
+    read: () => read(input, spec),
+  };
 }
 
 function makeInput(spec, value, optional) {
@@ -21,7 +26,10 @@ function makeInput(spec, value, optional) {
   }
   const choices = spec.type === "bool" ? ["true", "false"] : spec.choices;
   if (choices && choices.length) {
-    const options = [...(optional ? [el("option", { value: "" }, `as it is: ${valueText(value)}`)] : []), ...choices.map((name) => el("option", { value: name }, name))];
+    const options = [
+      ...(optional ? [el("option", { value: "" }, `as it is: ${valueText(value)}`)] : []),
+      ...choices.map((name) => el("option", { value: name }, name)),
+    ];
     const select = el("select", {}, ...options);
     select.value = optional ? "" : String(value);
     return select;
@@ -29,7 +37,9 @@ function makeInput(spec, value, optional) {
   const numeric = spec.type === "int" || spec.type === "float";
   const bound = (limit) => (limit === null || limit === undefined ? null : limit);
   const step = spec.type === "int" ? 1 : "any";
-  const input = numeric ? el("input", { type: "number", min: bound(spec.low), max: bound(spec.high), step }) : el("input", { type: "text", maxlength: 200 });
+  const input = numeric
+    ? el("input", { type: "number", min: bound(spec.low), max: bound(spec.high), step })
+    : el("input", { type: "text", maxlength: 200 });
   if (optional) input.placeholder = value === undefined ? "" : valueText(value);
   else input.value = value === null || value === undefined ? "" : String(value);
   return input;
@@ -38,7 +48,8 @@ function makeInput(spec, value, optional) {
 function rangeText({ low, high, unit, type }) {
   if (type === "bool") return "";
   const known = (limit) => limit !== null && limit !== undefined;
-  const range = known(low) && known(high) ? `${valueText(low)} to ${valueText(high)}` : known(low) ? `from ${valueText(low)}` : "";
+  const range =
+    known(low) && known(high) ? `${valueText(low)} to ${valueText(high)}` : known(low) ? `from ${valueText(low)}` : "";
   return [range, unit].filter(Boolean).join(" ");
 }
 
@@ -52,7 +63,10 @@ function read(input, spec) {
 /** Live settings as optional fields: left empty, a setting stays as it is. Returns changes(). */
 export function optionalSettings(box, table, settings, policies) {
   const specs = table.filter((spec) => spec.live && spec.type !== "dict");
-  const fields = specs.map((spec) => [spec.name, field(spec.name === "policy" ? { ...spec, choices: policies } : spec, settings[spec.name], { optional: true })]);
+  const fields = specs.map((spec) => [
+    spec.name,
+    field(spec.name === "policy" ? { ...spec, choices: policies } : spec, settings[spec.name], { optional: true }),
+  ]);
   replace(box, ...fields.map(([, one]) => one.node));
   return () => Object.fromEntries(fields.map(([name, one]) => [name, one.read()]).filter(([, value]) => value !== undefined));
 }

@@ -36,17 +36,23 @@ function draw(card, canvas, state) {
   grid(context, width, top, y);
   bars(context, steps, width, y);
   numbers(context, steps, width, height);
-  const marks = state.markers.map((mark) => ({ x: markX(steps, mark.t, width), text: mark.text })).filter((mark) => mark.x !== null);
+  const marks = state.markers
+    .map((mark) => ({ x: markX(steps, mark.t, width), text: mark.text }))
+    .filter((mark) => mark.x !== null);
   drawMarkers(context, marks, TOP, bottom);
   const count = steps.seq.length;
-  setText($(".note", card), `tokens a step, last ${int(count)} steps · budget ${int(budget)}${budget > top ? " (beyond the scale)" : ""}`);
+  setText(
+    $(".note", card),
+    `tokens a step, last ${int(count)} steps · budget ${int(budget)}${budget > top ? " (beyond the scale)" : ""}`,
+  );
   drawLegend($(".legend", card), legend(steps));
   setAttr(canvas, "aria-label", label(steps));
 }
 
 /** The top of the scale: the budget, unless the steps are so small beside it that nothing would be seen. */
 function ceiling(steps) {
-  let used = 1, budget = 1;
+  let used = 1,
+    budget = 1;
   for (let i = 0; i < steps.seq.length; i += 1) {
     used = Math.max(used, steps.prefill[i] + steps.decode[i]);
     budget = Math.max(budget, steps.budget[i]);
@@ -73,9 +79,13 @@ function bars(context, steps, width, y) {
   const count = steps.seq.length;
   const zero = y(0);
   for (let i = 0; i < count; i += 1) {
-    const x = stepX(i, count, width), w = Math.max(1, stepX(i + 1, count, width) - x);
-    const prefill = steps.prefill[i], total = prefill + steps.decode[i];
-    const yp = y(prefill), yt = y(total), yb = y(steps.budget[i]);
+    const x = stepX(i, count, width),
+      w = Math.max(1, stepX(i + 1, count, width) - x);
+    const prefill = steps.prefill[i],
+      total = prefill + steps.decode[i];
+    const yp = y(prefill),
+      yt = y(total),
+      yb = y(steps.budget[i]);
     const bound = steps.binding[i];
     context.globalAlpha = bound === "step" ? 1 : 0.22;
     context.fillStyle = bound === "step" ? colours.unused : colours[`r-${bound}`];
@@ -117,7 +127,9 @@ export function markX(steps, t, width) {
 
 function legend(steps) {
   const bound = [...new Set(steps.binding)].sort();
-  const tints = bound.map((reason) => (reason === "step" ? ["unused", "unused: nobody waits"] : [`r-${reason}`, `unused: ${SHORT[reason]}`]));
+  const tints = bound.map((reason) =>
+    reason === "step" ? ["unused", "unused: nobody waits"] : [`r-${reason}`, `unused: ${SHORT[reason]}`],
+  );
   return [["prefill", "prefill"], ["decode", "decode"], ...tints];
 }
 
@@ -128,7 +140,8 @@ function label(steps) {
 }
 
 function tipText(state, x, width) {
-  const steps = state.steps, count = steps.seq.length;
+  const steps = state.steps,
+    count = steps.seq.length;
   const share = (x - LEFT) / (width - LEFT - RIGHT);
   const i = Math.floor(share * STEPS_KEPT) - (STEPS_KEPT - count);
   if (i < 0 || i >= count || share > 1) return null;
@@ -138,20 +151,28 @@ function tipText(state, x, width) {
 }
 
 const COLUMNS = [
-  { label: "Step", num: true, cell: (row) => int(row.step) }, { label: "ms", num: true, cell: (row) => sig3(row.ms) },
-  { label: "Prefill", num: true, cell: (row) => int(row.prefill) }, { label: "Decode", num: true, cell: (row) => int(row.decode) },
-  { label: "Budget", num: true, cell: (row) => int(row.budget) }, { label: "Bound by", cell: (row) => SHORT[row.binding] },
-  { label: "Waiting", num: true, cell: (row) => int(row.waiting) }, { label: "Running", num: true, cell: (row) => int(row.running) },
-  { label: "KV blocks", num: true, cell: (row) => int(row.kv_used) }, { label: "Preempted", num: true, cell: (row) => int(row.preempted) },
+  { label: "Step", num: true, cell: (row) => int(row.step) },
+  { label: "ms", num: true, cell: (row) => sig3(row.ms) },
+  { label: "Prefill", num: true, cell: (row) => int(row.prefill) },
+  { label: "Decode", num: true, cell: (row) => int(row.decode) },
+  { label: "Budget", num: true, cell: (row) => int(row.budget) },
+  { label: "Bound by", cell: (row) => SHORT[row.binding] },
+  { label: "Waiting", num: true, cell: (row) => int(row.waiting) },
+  { label: "Running", num: true, cell: (row) => int(row.running) },
+  { label: "KV blocks", num: true, cell: (row) => int(row.kv_used) },
+  { label: "Preempted", num: true, cell: (row) => int(row.preempted) },
 ];
 
 /** The last 50 steps as objects, newest first. */
 export function lastRows(state) {
   const steps = state.steps;
   const from = Math.max(0, steps.seq.length - 50);
-  return steps.step.slice(from).map((step, offset) => {
-    const i = from + offset;
-    const names = ["ms", "prefill", "decode", "budget", "binding", "waiting", "running", "kv_used", "preempted"];
-    return { step, ...Object.fromEntries(names.map((name) => [name, steps[name][i]])) };
-  }).reverse();
+  return steps.step
+    .slice(from)
+    .map((step, offset) => {
+      const i = from + offset;
+      const names = ["ms", "prefill", "decode", "budget", "binding", "waiting", "running", "kv_used", "preempted"];
+      return { step, ...Object.fromEntries(names.map((name) => [name, steps[name][i]])) };
+    })
+    .reverse();
 }

@@ -9,14 +9,32 @@ const few = (n) => n > 0 && n < 20; // fewer than one sample beyond p95
 
 const TILES = {
   waiting: { value: (g) => g.waiting, text: int, sub: (g) => (g.preempted ? `${int(g.preempted)} preempted` : "") },
-  running: { value: (g) => g.running, text: int, unit: (g) => `/ ${int(g.max_num_seqs)} slots`, sub: (g) => `${int(g.finished)} finished` },
-  kv: { value: used, text: (v, g) => percent(v === null ? null : v / g.blocks_total), sub: (g) => `${int(used(g))} of ${int(g.blocks_total)}` },
+  running: {
+    value: (g) => g.running,
+    text: int,
+    unit: (g) => `/ ${int(g.max_num_seqs)} slots`,
+    sub: (g) => `${int(g.finished)} finished`,
+  },
+  kv: {
+    value: used,
+    text: (v, g) => percent(v === null ? null : v / g.blocks_total),
+    sub: (g) => `${int(used(g))} of ${int(g.blocks_total)}`,
+  },
   output_tok_s: { value: (g) => g.output_tok_s, text: sig3, sub: () => "last 2 s" },
   prefill_tok_s: { value: (g) => g.prefill_tok_s, text: sig3, sub: () => "last 2 s" },
   step_ms_p50: { value: (g) => g.step_ms_p50, ms: true, sub: (g) => `${percent(g.budget_used)} % of budget` },
-  ttft_p95_ms: { value: (g) => g.ttft_p95_ms, ms: true, sub: (g) => latency(g.ttft_p50_ms, g.ttft_n), few: (g) => few(g.ttft_n) },
+  ttft_p95_ms: {
+    value: (g) => g.ttft_p95_ms,
+    ms: true,
+    sub: (g) => latency(g.ttft_p50_ms, g.ttft_n),
+    few: (g) => few(g.ttft_n),
+  },
   itl_p95_ms: { value: (g) => g.itl_p95_ms, ms: true, sub: (g) => latency(g.itl_p50_ms, g.itl_n), few: (g) => few(g.itl_n) },
-  observe_us_step: { value: (g) => g.observe_us_step, text: sig3, sub: (g) => (g.host_late ? `${int(g.host_late)} late steps` : `${int(g.preemptions)} preemptions`) },
+  observe_us_step: {
+    value: (g) => g.observe_us_step,
+    text: sig3,
+    sub: (g) => (g.host_late ? `${int(g.host_late)} late steps` : `${int(g.preemptions)} preemptions`),
+  },
 };
 
 export function drawTiles(state) {

@@ -11,7 +11,12 @@ import { drawLegend } from "./legend.js";
 const STRIP = 40; // height of the density strip, its gap included
 const BOTTOM = 20;
 const SPANS = [2, 5, 10, 20, 30, 60];
-const LEGEND = [["queued", "queued"], ["prefill", "prefill"], ["decode", "decode"], ["preempted", "preempted ▶"]];
+const LEGEND = [
+  ["queued", "queued"],
+  ["prefill", "prefill"],
+  ["decode", "decode"],
+  ["preempted", "preempted ▶"],
+];
 
 export function createTimeline(store, loop) {
   const card = $("#timeline");
@@ -30,7 +35,13 @@ export function createTimeline(store, loop) {
     const bar = hit(view, canvas, event.offsetX, event.offsetY);
     if (bar) location.assign(requestUrl(bar.id));
   });
-  const drawTable = asTable(card, store, COLUMNS, (state) => [...state.bars.values()].filter((bar) => bar.slot >= 0).slice(-50).reverse().map((bar) => ({ ...bar, now: state.gauges.now_ms })));
+  const drawTable = asTable(card, store, COLUMNS, (state) =>
+    [...state.bars.values()]
+      .filter((bar) => bar.slot >= 0)
+      .slice(-50)
+      .reverse()
+      .map((bar) => ({ ...bar, now: state.gauges.now_ms })),
+  );
   return { draw: (state) => draw(card, canvas, view, state), drawTable };
 }
 
@@ -44,7 +55,8 @@ function choose(seconds, card, view, loop) {
   const url = new URL(location.href);
   url.searchParams.set("window", seconds);
   history.replaceState(null, "", url);
-  for (const button of $$("[data-window]", card)) setAttr(button, "aria-pressed", String(Number(button.dataset.window) === seconds));
+  for (const button of $$("[data-window]", card))
+    setAttr(button, "aria-pressed", String(Number(button.dataset.window) === seconds));
   loop.again();
 }
 
@@ -59,11 +71,23 @@ function draw(card, canvas, view, state) {
   density(context, view, width);
   rows(context, view, x, width);
   const marks = state.markers.filter((mark) => mark.t >= view.from && mark.t <= view.to);
-  drawMarkers(context, marks.map((mark) => ({ x: x(mark.t), text: mark.text })), 0, height - BOTTOM);
+  drawMarkers(
+    context,
+    marks.map((mark) => ({ x: x(mark.t), text: mark.text })),
+    0,
+    height - BOTTOM,
+  );
   const dropped = state.barsDropped ? ` · ${int(state.barsDropped)} older bars not kept` : "";
-  setText($(".note", card), `a row a slot, last ${int((view.to - view.from) / 1000)} s · click a bar for its request${dropped}`);
+  setText(
+    $(".note", card),
+    `a row a slot, last ${int((view.to - view.from) / 1000)} s · click a bar for its request${dropped}`,
+  );
   drawLegend($(".legend", card), LEGEND);
-  setAttr(canvas, "aria-label", `Timeline of ${plural(view.bars.length, "bar")} in ${plural(view.slots, "slot")}: ${int(state.gauges.running)} running, ${int(state.gauges.waiting)} queued, ${int(state.gauges.preempted)} preempted`);
+  setAttr(
+    canvas,
+    "aria-label",
+    `Timeline of ${plural(view.bars.length, "bar")} in ${plural(view.slots, "slot")}: ${int(state.gauges.running)} running, ${int(state.gauges.waiting)} queued, ${int(state.gauges.preempted)} preempted`,
+  );
 }
 
 /** Window, rows and row height: what is drawn and what is hit are the same lists. */
@@ -98,14 +122,16 @@ function axes(context, view, width, height, x) {
   context.textAlign = "right";
   context.fillText("queue", LEFT - 7, 21);
   const every = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512].find((n) => n * view.rowHeight >= 14) || 1024;
-  for (let slot = 0; slot < view.slots; slot += every) context.fillText(`${slot}`, LEFT - 7, STRIP + slot * view.rowHeight + Math.max(9, view.rowHeight / 2 + 4));
+  for (let slot = 0; slot < view.slots; slot += every)
+    context.fillText(`${slot}`, LEFT - 7, STRIP + slot * view.rowHeight + Math.max(9, view.rowHeight / 2 + 4));
 }
 
 /** How many were queued (grey) and preempted (magenta on top) at each pixel: differences at the bars' ends, then a sum. */
 function density(context, view, width) {
   const colours = palette();
   const columns = Math.max(1, Math.floor(width - LEFT));
-  const queued = new Float64Array(columns + 1), preempted = new Float64Array(columns + 1);
+  const queued = new Float64Array(columns + 1),
+    preempted = new Float64Array(columns + 1);
   const column = (t) => Math.max(0, Math.min(columns, Math.round((t - view.from) * view.scale)));
   for (const bar of view.outside) {
     const counts = bar.phase === "preempted" ? preempted : queued;
@@ -119,9 +145,11 @@ function density(context, view, width) {
     most = Math.max(most, queued[i] + preempted[i]);
   }
   view.depth = { queued, preempted, most };
-  const room = STRIP - 8, unit = room / Math.max(4, most);
+  const room = STRIP - 8,
+    unit = room / Math.max(4, most);
   for (let i = 0; i < columns; i += 1) {
-    const q = Math.round(queued[i] * unit), p = Math.round((queued[i] + preempted[i]) * unit) - q;
+    const q = Math.round(queued[i] * unit),
+      p = Math.round((queued[i] + preempted[i]) * unit) - q;
     context.fillStyle = colours.queued;
     if (q > 0) context.fillRect(LEFT + i, room - q, 1, q);
     context.fillStyle = colours.preempted;
@@ -178,7 +206,8 @@ function triangle(context, x, y, size) {
 function hit(view, canvas, x, y) {
   const slot = Math.floor((y - STRIP) / view.rowHeight);
   if (slot < 0 || slot >= view.slots || x < LEFT || !view.rows[slot]) return null;
-  const t = view.from + (x - LEFT) / view.scale, slack = 2 / view.scale;
+  const t = view.from + (x - LEFT) / view.scale,
+    slack = 2 / view.scale;
   const found = view.rows[slot].filter((bar) => bar.t0 - slack <= t && (bar.t1 === null || bar.t1 + slack >= t));
   return found.find((bar) => bar.phase === "prefill") || found.find((bar) => bar.phase !== "preempted") || found[0] || null;
 }
@@ -186,7 +215,14 @@ function hit(view, canvas, x, y) {
 function barText(bar, now) {
   const end = bar.t1 === null ? now : bar.t1;
   const outcome = bar.t1 === null ? "still going" : bar.reason ? `then finished: ${bar.reason}` : "";
-  return [`${bar.id}`, `tenant ${bar.tenant} · slot ${bar.slot}`, `${bar.phase} ${ms(end - bar.t0)}, from ${(bar.t0 / 1000).toFixed(2)} s`, outcome].filter(Boolean).join("\n");
+  return [
+    `${bar.id}`,
+    `tenant ${bar.tenant} · slot ${bar.slot}`,
+    `${bar.phase} ${ms(end - bar.t0)}, from ${(bar.t0 / 1000).toFixed(2)} s`,
+    outcome,
+  ]
+    .filter(Boolean)
+    .join("\n");
 }
 
 function queueText(view, canvas, x, y) {
@@ -196,7 +232,11 @@ function queueText(view, canvas, x, y) {
 }
 
 const COLUMNS = [
-  { label: "Request", cell: (bar) => bar.id }, { label: "Tenant", cell: (bar) => bar.tenant }, { label: "Slot", num: true, cell: (bar) => int(bar.slot) },
-  { label: "Phase", cell: (bar) => bar.phase }, { label: "From", num: true, cell: (bar) => `${(bar.t0 / 1000).toFixed(3)} s` },
-  { label: "Lasted", num: true, cell: (bar) => (bar.t1 === null ? `${ms(bar.now - bar.t0)}, open` : ms(bar.t1 - bar.t0)) }, { label: "End", cell: (bar) => bar.reason || "" },
+  { label: "Request", cell: (bar) => bar.id },
+  { label: "Tenant", cell: (bar) => bar.tenant },
+  { label: "Slot", num: true, cell: (bar) => int(bar.slot) },
+  { label: "Phase", cell: (bar) => bar.phase },
+  { label: "From", num: true, cell: (bar) => `${(bar.t0 / 1000).toFixed(3)} s` },
+  { label: "Lasted", num: true, cell: (bar) => (bar.t1 === null ? `${ms(bar.now - bar.t0)}, open` : ms(bar.t1 - bar.t0)) },
+  { label: "End", cell: (bar) => bar.reason || "" },
 ];

@@ -31,7 +31,12 @@ function draw(state) {
 }
 
 function curl(model) {
-  const body = JSON.stringify({ model, messages: [{ role: "user", content: "What is the capital of France?" }], max_tokens: 32, stream: true });
+  const body = JSON.stringify({
+    model,
+    messages: [{ role: "user", content: "What is the capital of France?" }],
+    max_tokens: 32,
+    stream: true,
+  });
   return `curl -N ${location.origin}/v1/chat/completions \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'`;
 }
 
@@ -68,7 +73,12 @@ async function sendPrompt(server) {
   setHidden(stop, false);
   answer.replaceChildren();
   setText(note, "waiting for the first token…");
-  const body = { model: server === null ? undefined : server.model, messages: [{ role: "user", content: $("#prompt").value }], max_tokens: MAX_TOKENS, kind: "interactive" };
+  const body = {
+    model: server === null ? undefined : server.model,
+    messages: [{ role: "user", content: $("#prompt").value }],
+    max_tokens: MAX_TOKENS,
+    kind: "interactive",
+  };
   let id = null;
   const link = (text) => replace(note, text, id ? el("a", { href: requestUrl(id) }, "its lifecycle") : null);
   try {

@@ -6,7 +6,8 @@ import { NONE } from "../format.js";
 const VERDICT = { valid: "ok", invalid: "bad", generator_limited: "warn", host_limited: "warn" };
 const FINISH = { stop: "ok", length: "ok", abort: "warn", timeout: "bad", rejected: "warn", error: "bad" };
 
-export const verdictTag = (verdict) => (verdict ? el("span", { class: "tag", "data-tone": VERDICT[verdict] }, verdict.replace("_", " ")) : NONE);
+export const verdictTag = (verdict) =>
+  verdict ? el("span", { class: "tag", "data-tone": VERDICT[verdict] }, verdict.replace("_", " ")) : NONE;
 
 export function outcomeTag(request) {
   if (request.state !== "finished") return el("span", { class: "tag" }, request.state);

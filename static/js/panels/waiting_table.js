@@ -18,7 +18,17 @@ export function drawWaiting(state) {
 function newRow() {
   const cell = (name, ...children) => el("td", { class: name }, ...children);
   const reason = el("span", { class: "reason" }, swatch("r-step"), el("span"));
-  return el("tr", {}, cell(null, el("a", { class: "mono" })), cell("num"), cell(null, reason), cell(), cell(), cell("num"), cell("num"));
+  return el(
+    "tr",
+    {},
+    cell(null, el("a", { class: "mono" })),
+    cell("num"),
+    cell(null, reason),
+    cell(),
+    cell(),
+    cell("num"),
+    cell("num"),
+  );
 }
 
 function fill(node, row, gauges) {

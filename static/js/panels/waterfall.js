@@ -52,21 +52,36 @@ function serving(request, from, to) {
   let at = from;
   if (request.sequences > 1) return [{ from, to, kind: "decode", label: "running" }];
   for (let i = 0; i < slices.step.length; i += 1) {
-    const start = slices.t_ms[i], end = start + slices.ms[i];
+    const start = slices.t_ms[i],
+      end = start + slices.ms[i];
     if (slices.kind[i] !== "prefill" || end <= from || start >= to) continue;
     if (start > at + 0.001) found.push({ from: at, to: start, kind: "stalled", label: "running, given no tokens" });
-    found.push({ from: Math.max(from, start), to: Math.min(to, end), kind: "prefill", label: `prefill of ${slices.tokens[i]} tokens` });
+    found.push({
+      from: Math.max(from, start),
+      to: Math.min(to, end),
+      kind: "prefill",
+      label: `prefill of ${slices.tokens[i]} tokens`,
+    });
     at = Math.min(to, end);
     if (slices.emitted[i]) break;
   }
-  if (to > at) found.push({ from: at, to, kind: slices.step.length ? "decode" : "prefill", label: slices.step.length ? "decode" : "running" });
+  if (to > at)
+    found.push({
+      from: at,
+      to,
+      kind: slices.step.length ? "decode" : "prefill",
+      label: slices.step.length ? "decode" : "running",
+    });
   return found;
 }
 
 function lane(list, scale, marks) {
   const node = el("div", { class: "lane" });
   for (const span of list) {
-    const bar = el("i", { class: span.kind.startsWith("r-") ? "wait" : span.kind, title: `${span.label}: ${ms(span.to - span.from)}, from ${ms(span.from)}` });
+    const bar = el("i", {
+      class: span.kind.startsWith("r-") ? "wait" : span.kind,
+      title: `${span.label}: ${ms(span.to - span.from)}, from ${ms(span.from)}`,
+    });
     bar.style.setProperty("left", `${100 * span.from * scale}%`);
     bar.style.setProperty("width", `${100 * (span.to - span.from) * scale}%`);
     if (!["decode", "stalled", "preempted"].includes(span.kind)) bar.style.setProperty("background", `var(--${span.kind})`);
@@ -87,11 +102,19 @@ export function waterfall(request, until) {
   const names = [...new Set(request.events.map((event) => event.sequence || request.id))];
   const rows = names.slice(0, 32).flatMap((name) => {
     const events = request.events.filter((event) => (event.sequence || request.id) === name);
-    const marks = events.filter((event) => event.kind === "FirstToken").map((event) => ({ at: event.t_ms, label: "first token" }));
-    return [el("span", {}, names.length > 1 ? `/${name.split("/")[1] || 0}` : "server"), lane(spans(request, events, until), 1 / end, marks)];
+    const marks = events
+      .filter((event) => event.kind === "FirstToken")
+      .map((event) => ({ at: event.t_ms, label: "first token" }));
+    return [
+      el("span", {}, names.length > 1 ? `/${name.split("/")[1] || 0}` : "server"),
+      lane(spans(request, events, until), 1 / end, marks),
+    ];
   });
   if (client && client.ttft_ms !== null) {
-    const seen = [{ from: 0, to: client.ttft_ms, kind: "queued", label: "client waits for the first token" }, { from: client.ttft_ms, to: client.e2e_ms, kind: "decode", label: "tokens arrive at the client" }];
+    const seen = [
+      { from: 0, to: client.ttft_ms, kind: "queued", label: "client waits for the first token" },
+      { from: client.ttft_ms, to: client.e2e_ms, kind: "decode", label: "tokens arrive at the client" },
+    ];
     rows.push(el("span", { title: "aligned at sending: the two clocks are not compared" }, "client"), lane(seen, 1 / end, []));
   }
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => {

@@ -35,7 +35,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
     app = Flask(__name__)
     app.extensions["batchscope"] = Reader(records.queries)
     app.register_blueprint(requests_api)
-    errors.init_app(app)
+    errors.register(app)
     yield app.test_client()
     records.close()
 

@@ -172,3 +172,21 @@ def test_preempted_request_keeps_its_arrival_rank() -> None:
                     waiting_again.remove(event.number)
                 firsts.add(event.number)
         assert len(firsts) == 12 and bench.of(RequestPreempted)
+
+
+def test_resumed_request_is_left_alone_until_it_has_given_a_token_again() -> None:
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), caching=False, max_num_seqs=1, max_num_batched_tokens=8))
+    low = make_request("low", prompt=30, max_tokens=9, priority=5)
+    bench.add(low)
+    for _ in range(5):
+        bench.step()
+    bench.add(make_request("first", prompt=4, max_tokens=1, priority=0))
+    bench.step()
+    assert low.preemptions == 1
+    bench.step()  # low is computed again, 8 tokens a step
+    bench.add(make_request("second", prompt=4, max_tokens=1, priority=0))
+    before = low.output_tokens
+    while low.preemptions == 1:
+        assert bench.step().running == 1
+    assert low.output_tokens > before
+    bench.run_to_idle()

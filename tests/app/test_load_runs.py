@@ -1,0 +1,203 @@
+"""Load runs with a stand-in for the generator: one at a time, lawful moves, settings given back, the file as the truth."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.supervisor import generator, load_runs
+from app.supervisor.load_runs import Asked, LoadRuns, RunActive, Surroundings
+from scheduler.engine.messages import Reply
+from scheduler.errors import SettingsError
+
+GOOD = """
+    import json, pathlib, sys
+    out = pathlib.Path(next(a for a in sys.argv if a.startswith("--out=")).removeprefix("--out="))
+    print(json.dumps({"type": "progress", "t": 0.5, "sent": 2, "ok": 1, "in_flight": 1}), flush=True)
+    print("no json", flush=True)
+    print(json.dumps({"type": "progress", "t": 99.0, "sent": 2, "ok": 2, "in_flight": 0}), flush=True)
+    (out / "requests.jsonl").write_text("{}")
+    """
+BAD = "import sys; print('it broke', file=sys.stderr); sys.exit(3)"
+WAITS = """
+    import signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print('{"type": "progress", "t": 0.1, "sent": 1}', flush=True)
+    while True: time.sleep(0.05)
+    """
+
+
+class FakeLedger:
+    def __init__(self) -> None:
+        self.moves: list[dict[str, Any]] = []
+        self.imported: list[Path] = []
+        self.broken = False
+
+    def create(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        if self.broken:
+            raise RuntimeError("no database")
+        return dict(run)
+
+    def change(self, run_id: str, columns: Mapping[str, Any]) -> dict[str, Any]:
+        self.moves.append(dict(columns))
+        return {}
+
+    def import_file(self, run_id: str, path: Path) -> int:
+        self.imported.append(path)
+        return 0
+
+    def report(self, run_id: str) -> dict[str, Any]:
+        return {"verdict": "valid"}
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {"policy": "fcfs", "policy_params": {}, "max_num_seqs": 16, "batching": "continuous"}
+
+    def current(self) -> dict[str, Any]:
+        return dict(self.settings)
+
+    def patch(self, changes: Mapping[str, Any], expected: int | None = None) -> Reply:
+        if changes.get("max_num_seqs") == 0:
+            return Reply(1, 1, {}, False, "invalid", "too low", "max_num_seqs")
+        self.settings |= changes
+        return Reply(1, 2, dict(self.settings), False)
+
+
+class Stage:
+    def __init__(self, directory: Path) -> None:
+        self.ledger, self.engine = FakeLedger(), FakeEngine()
+        self.told: list[dict[str, Any]] = []
+        around = Surroundings(directory, lambda: "http://127.0.0.1:1", "", {}, lambda run: self.told.append(dict(run or {})))
+        self.runs = LoadRuns(around, self.ledger, self.engine)
+
+    def finish(self) -> None:
+        for thread in threading.enumerate():
+            if thread.name in ("load-run", "load-stop"):
+                thread.join(15)
+        assert self.runs.active is None
+
+    @property
+    def statuses(self) -> list[str]:
+        return [move["status"] for move in self.ledger.moves if "status" in move]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    child(monkeypatch, GOOD)
+    return Stage(tmp_path)
+
+
+def child(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Have runs start this program instead of the load generator, with its arguments."""
+    plain = generator.command
+    monkeypatch.setattr(generator, "command", lambda order: [sys.executable, "-c", textwrap.dedent(program), *plain(order)[3:]])
+
+
+def test_a_run_goes_from_pending_to_finished_with_its_report(stage: Stage) -> None:
+    row = stage.runs.start(Asked("poisson", set={"rate": 5.0}, seed=3))
+    assert row["parameters"]["rate"] == 5.0 and row["seed"] == 3 and row["target"] == "http://127.0.0.1:1"
+    stage.finish()
+    assert stage.statuses == ["running", "draining", "finished"]
+    assert [path.name for path in stage.ledger.imported] == ["requests.jsonl"]
+    last = stage.told[-1]
+    assert (last["status"], last["verdict"], last["sent"], last["ok"]) == ("finished", "valid", 2, 2)
+
+
+def test_only_one_run_is_active(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, WAITS)
+    first = stage.runs.start(Asked("steady"))
+    with pytest.raises(RunActive):
+        stage.runs.start(Asked("steady"))
+    assert not stage.runs.stop("run_other") and stage.runs.stop(first["id"])
+    stage.finish()
+    assert stage.statuses[-1] == "stopped"
+
+
+def test_settings_are_changed_for_the_run_and_given_back_even_when_it_fails(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child(monkeypatch, BAD)
+    before = stage.engine.current()
+    row = stage.runs.start(Asked("tutorial", scheduler={"max_num_seqs": 3, "policy_params": {"x": 1}}))
+    assert row["settings"] == before | {
+        "policy": "priority",
+        "batching": "static",
+        "max_num_seqs": 3,
+        "policy_params": {"x": 1},
+    }
+    stage.finish()
+    assert stage.engine.current() == before and stage.statuses[-1] == "failed"
+    assert "it broke" in stage.ledger.moves[-1]["error"] and "code 3" in stage.ledger.moves[-1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        (Asked("nowhere"), "scenario"),
+        (Asked("../secrets"), "scenario"),
+        (Asked("poisson", set={"colour": 1}), "set.colour"),
+        (Asked("poisson", set={"rate": "fast"}), "set.rate"),
+        (Asked("poisson", set={"rate": -1.0}), "set.rate"),
+        (Asked("poisson", scheduler={"colour": 1}), "scheduler.colour"),
+        (Asked("poisson", scheduler={"max_num_seqs": 0}), "scheduler.max_num_seqs"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_and_leaves_nothing(stage: Stage, asked: Asked, param: str) -> None:
+    before = stage.engine.current()
+    with pytest.raises(SettingsError) as caught:
+        stage.runs.start(asked)
+    assert caught.value.param == param and stage.runs.active is None and stage.engine.current() == before
+
+
+def test_a_run_whose_row_cannot_be_written_gives_its_settings_back(stage: Stage) -> None:
+    stage.ledger.broken = True
+    before = stage.engine.current()
+    with pytest.raises(RuntimeError):
+        stage.runs.start(Asked("tutorial"))
+    assert stage.runs.active is None and stage.engine.current() == before
+
+
+def test_a_generator_that_does_not_start_leaves_a_failed_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "command", lambda order: ["/nowhere/python"])
+    with pytest.raises(OSError):
+        stage.runs.start(Asked("steady"))
+    assert stage.statuses == ["failed"] and stage.runs.active is None
+
+
+def test_an_external_run_has_no_child_and_ends_when_its_generator_says_so(stage: Stage) -> None:
+    row = stage.runs.start(Asked("poisson", external=True, name="mine", set={"anything": 1}))
+    assert row["external"] and stage.statuses == ["running"]
+    assert stage.runs.stop(row["id"])
+    assert stage.statuses == ["running", "finished"] and stage.runs.active is None
+
+
+def test_a_stopping_server_ends_its_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, WAITS)
+    stage.runs.start(Asked("steady"))
+    stage.runs.shutdown()
+    stage.finish()
+    assert stage.statuses[-1] == "stopped"
+
+
+def test_arguments_are_words_of_their_own_and_the_environment_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("BATCHSCOPE_DATA_DIR", "x")
+    monkeypatch.setenv("SECRET", "x")
+    order = generator.Order(
+        "run_1", "poisson", "http://127.0.0.1:1", 0, {"x": "; rm -rf / --host=evil\n", "y": True}, 1, tmp_path
+    )
+    assert generator.command(order)[-2:] == ["--set=x=; rm -rf / --host=evil\n", "--set=y=true"]
+    environment = generator.environment("key")
+    assert "SECRET" not in environment and "BATCHSCOPE_DATA_DIR" not in environment
+    assert environment["BATCHSCOPE_API_KEY"] == "key" and "BATCHSCOPE_API_KEY" not in generator.environment("")
+
+
+def test_the_figures_are_those_of_the_generators_own_words() -> None:
+    assert set(load_runs.FIGURES) >= {"sent", "ok", "failed", "refused", "in_flight"}

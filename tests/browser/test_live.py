@@ -1,0 +1,171 @@
+"""The pages against the real server and a real browser, on the simulated runner: what a newcomer does, in order."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_server import LiveServer, wait_until
+from playwright.sync_api import Page, expect
+
+PROBES = Path(__file__).with_name("page_probes.js").read_text("utf-8")
+HARDWARE = "h100-llama-3.1-8b-tp1-bf16"
+LIMITS = ("max_num_seqs=16", "max_num_batched_tokens=256", "kv_cache_tokens=6144", "max_model_len=2048")
+GAUGES = ("waiting", "running", "output_tok_s", "prefill_tok_s", "step_ms_p50", "ttft_p95_ms", "itl_p95_ms", "observe_us_step")
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    limits = [part for limit in LIMITS for part in ("--set", limit)]
+    with LiveServer(tmp_path_factory.mktemp("browser"), "--runner", "simulated", "--hardware", HARDWARE, *limits) as started:
+        yield started
+
+
+def probe(page: Page, name: str, argument: object = None) -> Any:
+    return page.evaluate(f"(argument) => ({PROBES.strip()}).{name}(argument)", argument)
+
+
+def get(server: LiveServer, path: str) -> Any:
+    with urllib.request.urlopen(server.url + path, timeout=10) as answer:
+        return json.load(answer)
+
+
+def post(server: LiveServer, path: str, body: object) -> Any:
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(server.url + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        return json.load(answer)
+
+
+def assert_tiles_equal_gauges(values: dict[str, Any], gauges: dict[str, Any]) -> None:
+    assert {name: values[name] for name in GAUGES} == {name: gauges[name] for name in GAUGES}
+    assert values["kv"] == gauges["blocks_total"] - gauges["blocks_free"]
+
+
+def test_empty_it_offers_three_things_and_one_prompt_comes_back_with_its_bars(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(server.url)
+    expect(page.locator("#sentence")).to_have_text("Ready: nothing has run yet.")
+    expect(page.locator("#simulated")).to_have_text(f"simulated hardware: {HARDWARE}")
+    expect(page.locator("#start-first-look")).to_be_enabled()
+    expect(page.locator("#curl")).to_contain_text(f"{server.url}/v1/chat/completions")
+    expect(page.locator("#timeline")).to_be_hidden()
+    page.click("#send")
+    expect(page.locator("#prompt-note")).to_contain_text("first token after", timeout=15_000)
+    assert page.locator("#answer").inner_text()
+    expect(page.locator("#timeline canvas")).to_be_visible()
+    page.click("#timeline [data-as-table]")
+    phases = page.locator("#timeline tbody tr td:nth-child(4)").all_inner_texts()
+    assert {"prefill", "decode"} <= set(phases)
+
+
+def test_first_look_makes_a_queue_and_the_page_says_what_api_live_says(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(server.url)
+    page.click("#start-first-look")
+    expect(page.locator("#runchip")).to_contain_text("first_look", timeout=15_000)
+    wait_until(lambda: probe(page, "tiles")["values"]["waiting"] >= 8, 20, "8 waiting on the page")
+    expect(page.locator("#sentence")).to_contain_text("wait")
+    expect(page.locator("#waiting tbody tr").first).to_be_visible()
+    same = probe(page, "watchTiles", 4000)
+    assert same, "no answer of /api/live met a state that the page showed"
+    for each in same:
+        assert_tiles_equal_gauges(each["values"], each["gauges"])
+    page.goto(f"{server.url}/load")
+    expect(page.locator("#progress")).to_contain_text("running")
+    page.click("#progress button.danger")
+    expect(page.locator("#progress")).to_be_hidden(timeout=40_000)
+    expect(page.locator("#runs tbody tr").first).to_contain_text("stopped")
+
+
+def test_at_rest_nothing_changes_for_5_s_and_the_tiles_are_those_of_api_live(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(server.url)
+    wait_until(lambda: _idle(server), 30, "the engine to be idle")
+    live = get(server, "/api/live")
+    expect(page.locator("body")).to_have_attribute("data-seq", str(live["seq"]))
+    page.wait_for_timeout(1500)
+    assert probe(page, "changes", 5000) == []
+    shown = probe(page, "tiles")
+    assert (shown["boot"], shown["seq"]) == (live["boot"], live["seq"])
+    assert_tiles_equal_gauges(shown["values"], get(server, "/api/live")["gauges"])
+
+
+def _idle(server: LiveServer) -> bool:
+    gauges = get(server, "/api/live")["gauges"]
+    return gauges["waiting"] == gauges["running"] == gauges["preempted"] == 0
+
+
+def test_the_slowest_request_is_one_click_away_and_its_parts_sum_up(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(f"{server.url}/requests")
+    page.click("#rows th >> text=TTFT")
+    expect(page.locator("#rows th[aria-sort=descending]")).to_contain_text("TTFT")
+    slowest = get(server, "/api/requests?sort=-ttft_ms&limit=1")["items"][0]
+    first = page.locator("#rows tbody tr").first
+    expect(first.locator("a").first).to_have_attribute("href", f"/requests/{slowest['id']}")
+    first.click()
+    page.wait_for_url(f"**/requests/{slowest['id']}")
+    expect(page.locator("#life .lane i.decode").first).to_be_visible()
+    parts = sum(slowest["waits"].values()) + sum(slowest[f"{part}_ms"] for part in ("prefill", "decode", "stalled", "preempted"))
+    assert parts == pytest.approx(slowest["e2e_ms"], abs=0.001)
+    expect(page.locator("#ledger")).to_contain_text("E2E")
+    assert page.locator("#events tbody tr").count() >= 4
+
+
+def test_the_report_begins_with_its_verdict_and_reconciles(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    run = get(server, "/api/runs")["items"][0]["id"]
+    page.goto(f"{server.url}/runs/{run}")
+    report = get(server, f"/api/runs/{run}/report")
+    expect(page.locator("#head .headline")).to_have_text(report["headline"])
+    sent = report["reconciliation"]["sent"]
+    expect(page.locator("#reconciliation tbody tr").first).to_contain_text(f"{sent:,}")
+    expect(page.locator("#percentiles tbody tr").first).to_contain_text("TTFT")
+
+
+def test_markup_in_a_tenant_stays_text(server: LiveServer, open_page: OpenPage) -> None:
+    post(server, "/v1/completions", {"model": _model(server), "prompt": "hi", "max_tokens": 3, "tenant": HOSTILE})
+    page = open_page()
+    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    page.goto(f"{server.url}/requests")
+    expect(page.locator("#rows tbody")).to_contain_text(HOSTILE)
+    assert page.locator("#rows img").count() == 0
+
+
+def _model(server: LiveServer) -> str:
+    return str(get(server, "/v1/models")["data"][0]["id"])
+
+
+def test_a_setting_changed_on_the_policy_page_is_in_effect_and_marked(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(f"{server.url}/policy")
+    page.fill("input[name=max_num_seqs]", "8")
+    expect(page.locator("#diff")).to_have_text("max_num_seqs 16 → 8")
+    page.click("#apply")
+    expect(page.locator("#note")).to_have_text("applied")
+    assert get(server, "/api/scheduler")["settings"]["max_num_seqs"] == 8
+    page.goto(server.url)
+    expect(page.locator("[data-tile=running] + .unit")).to_have_text("/ 8 slots")
+    assert get(server, "/api/live")["markers"][-1]["text"] == "max_num_seqs 16 → 8"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_fits_its_window_and_can_be_read(server: LiveServer, open_page: OpenPage, theme: str) -> None:
+    run = get(server, "/api/runs")["items"][0]["id"]
+    request = get(server, "/api/requests?limit=1")["items"][0]["id"]
+    page = open_page(theme=theme)
+    for path in ("/", "/load", "/runs", f"/runs/{run}", "/requests", f"/requests/{request}", "/policy"):
+        page.goto(server.url + path)
+        page.wait_for_timeout(700)
+        assert probe(page, "faint", 4.5) == [], path
+        for width in (320, 600, 1280, 1920):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(150)
+            assert probe(page, "overflow") <= 0, f"{path} at {width} px"

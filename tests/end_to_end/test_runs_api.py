@@ -1,0 +1,118 @@
+"""Load runs over HTTP, with a generator that is somebody else's: registered, told of, ended, compared, deleted."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live_server import LiveServer, wait_until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(tmp_path_factory.mktemp("runs"), "--runner", "null") as started:
+        yield started
+
+
+def refused(server: LiveServer, path: str, body: Any = None, method: str = "POST") -> tuple[int, str | None, str | None]:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        server.post(path, {} if body is None else body, method=method) if method != "GET" else server.get(path)
+    with caught.value as answer:
+        error = json.load(answer)["error"]
+    return caught.value.code, error["param"], error["code"]
+
+
+def deliver(server: LiveServer, run: str, *lines: dict[str, Any]) -> Any:
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    headers = {"Content-Type": "application/x-ndjson"}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{server.url}/api/runs/{run}/client_requests", data, headers)
+    ) as answer:
+        return json.load(answer)
+
+
+def finish_a_run(server: LiveServer, name: str) -> str:
+    """An external run of one request that both sides saw; its id."""
+    run: str = server.post("/api/runs", {"external": True, "name": name})["id"]
+    headers = {"X-Batchscope-Run": run, "X-Request-Id": f"{run}-1"}
+    server.post("/v1/completions", {"model": "null", "prompt": "x", "max_tokens": 2}, headers)
+    seen = {
+        "id": f"{run}-1",
+        "n": 1,
+        "status": "ok",
+        "http": 200,
+        "sent_ms": 1.0,
+        "first_ms": 2.0,
+        "last_ms": 3.0,
+        "end_ms": 3.0,
+    }
+    assert deliver(server, run, seen) == {"accepted": 1, "duplicates": 0}
+    assert deliver(server, run, seen) == {"accepted": 0, "duplicates": 1}
+    wait_until(lambda: server.get(f"/api/requests?run={run}&state=finished")["items"])
+    assert server.post(f"/api/runs/{run}/stop", {})["status"] == "finished"
+    return run
+
+
+def test_an_external_run_is_reconciled_and_a_second_stop_changes_nothing(server: LiveServer) -> None:
+    run = finish_a_run(server, "one")
+    report = server.get(f"/api/runs/{run}/report")
+    assert report["verdict"] == "valid" and report["reconciliation"]["difference"] == 0
+    assert server.get(f"/api/runs/{run}")["verdict"] == "valid"
+    assert server.post(f"/api/runs/{run}/stop", {})["status"] == "finished"
+
+
+def test_two_runs_are_compared_and_deleting_one_takes_its_requests(server: LiveServer) -> None:
+    one, two = finish_a_run(server, "one"), finish_a_run(server, "two")
+    compared = server.get(f"/api/compare?runs={one},{two}")
+    assert [each["run"]["id"] for each in compared["runs"]] == [one, two] and compared["metrics"]
+    assert server.post(f"/api/runs/{one}", {}, method="DELETE")["requests"] == 1
+    assert refused(server, f"/api/runs/{one}", method="GET") == (404, None, "run_not_found")
+    assert server.get(f"/api/requests?run={one}")["items"] == []
+
+
+def test_one_run_is_active_and_cannot_be_deleted(server: LiveServer) -> None:
+    run = server.post("/api/runs", {"external": True, "name": "held"})["id"]
+    assert refused(server, "/api/runs", {"scenario": "steady"}) == (409, None, "run_active")
+    assert refused(server, f"/api/runs/{run}", method="DELETE") == (409, None, "run_active")
+    server.post(f"/api/runs/{run}/stop", {})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({}, 400, "scenario"),
+        ({"scenario": "nowhere"}, 400, "scenario"),
+        ({"scenario": "../../etc"}, 400, "scenario"),
+        ({"scenario": 7}, 400, "scenario"),
+        ({"scenario": "steady", "colour": 1}, 400, "colour"),
+        ({"scenario": "steady", "set": {"users": 0}}, 400, "set.users"),
+        ({"scenario": "steady", "set": []}, 400, "set"),
+        ({"scenario": "steady", "seed": -1}, 400, "seed"),
+        ({"scenario": "steady", "processes": 1000}, 400, "processes"),
+        ({"scenario": "steady", "scheduler": {"block_size": 4}}, 400, "scheduler.block_size"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_by_name(server: LiveServer, body: Any, status: int, param: str) -> None:
+    assert refused(server, "/api/runs", body)[:2] == (status, param)
+
+
+def test_a_bad_record_of_a_client_is_refused_by_name(server: LiveServer) -> None:
+    run = server.post("/api/runs", {"external": True})["id"]
+    for line, param in (({"id": "a", "status": "fine"}, "status"), ({"status": "ok"}, "id")):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            deliver(server, run, line)
+        with caught.value as answer:
+            assert caught.value.code == 400 and json.load(answer)["error"]["param"] == param
+    assert refused(server, "/api/runs/run_nowhere/stop") == (404, None, "run_not_found")
+    server.post(f"/api/runs/{run}/stop", {})
+
+
+def test_the_scenarios_are_listed_with_their_parameters(server: LiveServer) -> None:
+    names = [each["name"] for each in server.get("/api/scenarios")["items"]]
+    assert {"first_look", "steady", "poisson", "burst", "noisy_neighbour", "tutorial"} <= set(names)
+    assert server.get("/api/scenarios/steady")["parameters"]
+    assert refused(server, "/api/scenarios/nowhere", method="GET")[0] == 404
