@@ -61,7 +61,8 @@ unit: $(TEST) ## the unit tests of the three packages
 	$(BIN)/python -m pytest tests/scheduler tests/app tests/loadgen $(PYTEST_ARGS)
 
 bench: $(TEST) ## run each benchmark in turn; each prints one JSON object
-	@for file in benchmarks/[a-z]*.py; do echo "# $$file" >&2; PYTHONPATH=. $(BIN)/python "$$file"; done
+	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); [ $${#files[@]} -gt 0 ] || { echo "make: benchmarks/ is empty" >&2; exit 1; }; \
+	for file in "$${files[@]}"; do echo "# $$file" >&2; PYTHONPATH=. $(BIN)/python "$$file"; done
 
 # Runs with the interpreter at hand when there is no .venv: a GPU machine often has torch and no network.
 gpu-test: ## what needs a CUDA device

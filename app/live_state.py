@@ -165,7 +165,7 @@ class LiveState:
         return fold.at if fold.idle and self.engine != "down" else max(fold.at, self._now())
 
     def _held(self) -> str | None:
-        return {"paused": "paused", "down": "engine_down"}.get(self.engine)
+        return {"paused": "paused", "down": "engine_down", "loading": "engine_down"}.get(self.engine)
 
     def _binding(self) -> str | None:
         step = self.fold.steps.last

@@ -140,11 +140,7 @@ class EngineClient:
         unframer = Unframer(to_engine=False)
         try:
             while data := self._sock.recv(_READ):
-                for message in unframer.feed(data):
-                    if isinstance(message, Reply):
-                        self._replies.take(message)
-                    else:
-                        self._on_message(message)
+                self._dispatch(unframer.feed(data))
         except ConnectionError:
             pass  # an engine that ends with commands unread resets the pair: to us it is just gone
         except ProtocolError as error:
@@ -155,3 +151,10 @@ class EngineClient:
             self._sock = None
             self._replies.fail()
             self._on_gone()
+
+    def _dispatch(self, messages: list[Any]) -> None:
+        for message in messages:
+            if isinstance(message, Reply):
+                self._replies.take(message)
+            else:
+                self._on_message(message)

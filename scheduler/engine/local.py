@@ -108,15 +108,17 @@ class LocalEngine:
             return taken
 
     def _serve(self, service: EngineService) -> None:
-        to_engine = Unframer(to_engine=True)
         try:
-            while not service.stopping:
-                for data in self._take(service):
-                    if data is None:
-                        return
-                    for message in to_engine.feed(data):
-                        service.handle(message)
-                service.step()
+            self._live(service, Unframer(to_engine=True))
         finally:
             self._replies.fail()
             self._on_gone()
+
+    def _live(self, service: EngineService, unframer: Unframer) -> None:
+        while not service.stopping:
+            taken = self._take(service)
+            if None in taken:
+                return
+            for message in unframer.feed(b"".join(data for data in taken if data is not None)):
+                service.handle(message)
+            service.step()

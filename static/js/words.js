@@ -67,7 +67,11 @@ export function sentence(gauges) {
     return { text: "The engine is down; what waits will be served when it is back.", reason: "engine_down" };
   const busy = `${int(gauges.running)} of ${int(gauges.max_num_seqs)} slots run`;
   if (gauges.waiting > 0) return waitingSentence(gauges);
-  if (gauges.engine === "paused") return { text: `Paused; nobody waits, ${busy}.`, reason: "paused" };
+  if (gauges.engine === "paused")
+    return {
+      text: `Paused: nobody waits, ${int(gauges.running)} of ${int(gauges.max_num_seqs)} slots are held.`,
+      reason: "paused",
+    };
   if (gauges.preempted > 0)
     return { text: `Nobody new waits; ${int(gauges.preempted)} preempted want their KV blocks back.`, reason: "kv_blocks" };
   if (gauges.running === 0)

@@ -122,6 +122,18 @@ def test_serve_becomes_the_server_without_importing_it_first() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
+def test_make_run_says_when_its_server_is_ready_and_leaves_others_alone(server: LiveServer, tmp_path: Path) -> None:
+    # The shell stands for the server: it is the parent, and server.json has its pid.
+    told, ready = tmp_path / "server.json", f"{sys.executable} -m app.cli.ready $(date +%s) --data-dir {tmp_path}"
+    own = f"""echo '{{"url": "{server.url}", "pid": '$$'}}' > {told}; {ready} & wait"""
+    others = f"""echo '{{"url": "{server.url}", "pid": 1}}' > {told}; {ready} & sleep 2"""
+    said = [
+        subprocess.run(["bash", "-c", script], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+        for script in (own, others)
+    ]
+    assert re.fullmatch(r"Ready \d+\.\d s after `make run` began\.\n", said[0]) and said[1] == ""
+
+
 # ---- load
 
 

@@ -72,7 +72,14 @@ class Stage:
 
     def start(self, seconds: float) -> dict[str, Any]:
         self.load_until = time.monotonic() + seconds
-        run = {"id": "run_1", "scenario": "first_look", "name": "first_look", "status": "running", "started": "", "elapsed_s": 0.0}
+        run = {
+            "id": "run_1",
+            "scenario": "first_look",
+            "name": "first_look",
+            "status": "running",
+            "started": "",
+            "elapsed_s": 0.0,
+        }
         run |= {"duration_s": seconds, "sent": 0, "ok": 0, "failed": 0, "refused": 0, "in_flight": 0, "verdict": None}
         threading.Thread(target=self._progress, args=(run,), daemon=True).start()
         return run

@@ -113,7 +113,9 @@ def test_the_slowest_request_is_one_click_away_and_its_parts_sum_up(server: Live
     first.click()
     page.wait_for_url(f"**/requests/{slowest['id']}")
     expect(page.locator("#life .lane i.decode").first).to_be_visible()
-    parts = sum(slowest["waits"].values()) + sum(slowest[f"{part}_ms"] for part in ("prefill", "decode", "stalled", "preempted"))
+    parts = sum(slowest["waits"].values()) + sum(
+        slowest[f"{part}_ms"] for part in ("prefill", "decode", "stalled", "preempted")
+    )
     assert parts == pytest.approx(slowest["e2e_ms"], abs=0.001)
     expect(page.locator("#ledger")).to_contain_text("E2E")
     assert page.locator("#events tbody tr").count() >= 4

@@ -38,13 +38,13 @@ def test_the_first_token_is_stamped_when_it_comes_not_the_role() -> None:  # B1
         play(*stream(delta("", role="assistant"), 0.3, delta("Hi"), 0.1, delta("!", finish="stop"), usage(5, 2), DONE))
     )
     assert record.status == "ok"
-    assert record.first_ms == pytest.approx(300, abs=60)
-    assert list(record.gaps_ms) == [pytest.approx(100, abs=60)]
+    assert record.first_ms is not None and 290 < record.first_ms < 600
+    assert len(record.gaps_ms) == 1 and record.gaps_ms[0] < 290
 
 
 def test_tokens_are_stamped_one_by_one_not_when_a_buffer_is_full() -> None:
     record = one(play(*stream(*(step for i in range(5) for step in (text("x", "stop" if i == 4 else None), 0.05)), DONE)))
-    assert len(record.gaps_ms) == 4 and all(gap > 30 for gap in record.gaps_ms)
+    assert len(record.gaps_ms) == 4 and sum(record.gaps_ms) > 150 and min(record.gaps_ms) > 2
 
 
 def test_a_cut_at_every_byte_of_the_response_changes_nothing() -> None:  # B5
@@ -146,7 +146,7 @@ def test_nobody_listening_is_an_http_error_without_status() -> None:
 
 def test_the_clients_own_time_out() -> None:
     record = one(play(HEAD, chunk(text("a")), 1.0), timeout_s=0.2)
-    assert record.status == "timeout" and record.output_tokens == 1 and record.end_ms < 600
+    assert record.status == "timeout" and record.output_tokens == 1 and record.end_ms < 900
 
 
 def test_a_client_that_hangs_up_is_a_cancel() -> None:

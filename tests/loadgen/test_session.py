@@ -68,7 +68,7 @@ def test_latency_from_due_grows_in_overload_and_lateness_stays_small() -> None: 
     steps = [late - early for early, late in zip(from_due, from_due[1:], strict=False)]
     assert len(from_due) == 10
     assert sum(steps) / len(steps) == pytest.approx(150, abs=30)
-    assert all(record.sent_ms - record.due_ms < 50 for record in records if record.due_ms is not None)
+    assert all(record.sent_ms - record.due_ms < 200 for record in records if record.due_ms is not None)
 
 
 def test_an_open_loop_sends_on_time_to_a_server_that_never_answers() -> None:
