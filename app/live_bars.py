@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 KEPT_S = 60
 MAX_CLOSED = 20_000
 MAX_CHANGES = 40_000
+MAX_SHOWN = 4_000
 
 
 @dataclass(slots=True)
@@ -61,9 +63,10 @@ class Bars:
         while closed and (closed[0].end or 0) < before:
             closed.popleft()
 
-    def recent(self) -> list[Bar]:
-        """Everything kept: closed bars by their end, then the open ones by their start."""
-        return [*self._closed, *self._open.values()]
+    def recent(self) -> tuple[list[Bar], int]:
+        """(the newest 4,000 closed bars by their end, then all open ones; how many closed ones were left out)."""
+        left_out = max(0, len(self._closed) - MAX_SHOWN)
+        return [*islice(self._closed, left_out, None), *self._open.values()], left_out + self.dropped
 
     def since(self, last: int) -> list[Bar] | None:
         """Bars changed after seq `last`, oldest change first; None when the ring does not reach back that far."""

@@ -6,11 +6,12 @@ Percentiles are exact: linear interpolation over all samples of the window (nump
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from scheduler.metrics import WAIT_REASONS
+from scheduler.metrics import WAIT_REASONS, percentile
 
 RING = 6_000
 NS = 1_000_000_000
@@ -92,8 +93,7 @@ class StepRing:
 
     def step_ms_p50(self) -> float | None:
         """Median duration of the last 60 steps."""
-        spans = sorted((row.ended_at - row.started_at, 1) for row in self.newest(RECENT_STEPS))
-        return _ms(percentile(spans, 0.5))
+        return percentile(sorted((row.ended_at - row.started_at) / 1e6 for row in self.newest(RECENT_STEPS)), 50)
 
     def budget_used(self) -> float | None:
         """Share of the token budget that the last 60 steps used."""
@@ -103,43 +103,50 @@ class StepRing:
 
 
 class Samples:
-    """Latency samples (instant, ns, weight) of the last 30 s before the newest, at most `limit` of them."""
+    """Latency samples of the last 30 s, at most `limit` of them; kept in order of size, so that looking is cheap."""
 
     def __init__(self, limit: int = RING) -> None:
-        self._rows: deque[tuple[int, int, int]] = deque(maxlen=limit)
+        self._limit = limit
+        self._rows: deque[tuple[int, int, int]] = deque()
+        self._ordered: list[tuple[int, int]] = []
+        self._count = 0
 
     def add(self, at: int, value: int, weight: int = 1) -> None:
         """`weight` samples of `value` ns, taken at `at`."""
         self._rows.append((at, value, weight))
+        insort(self._ordered, (value, weight))
+        self._count += weight
+        if len(self._rows) > self._limit:
+            self._forget()
 
     def figures(self, now: int) -> tuple[float | None, float | None, int]:
         """p50 and p95 in ms, and the number of samples, of the 30 s before `now`."""
-        rows = self._rows
-        while rows and rows[0][0] <= now - LATENCY_WINDOW:
-            rows.popleft()
-        samples = sorted((value, weight) for _, value, weight in rows)
-        count = sum(weight for _, weight in samples)
-        return _ms(percentile(samples, 0.5)), _ms(percentile(samples, 0.95)), count
+        while self._rows and self._rows[0][0] <= now - LATENCY_WINDOW:
+            self._forget()
+        if not self._count:
+            return None, None, 0
+        p50, p95 = quantiles(self._ordered, self._count, (0.5, 0.95))
+        return p50 / 1e6, p95 / 1e6, self._count
+
+    def _forget(self) -> None:
+        _, value, weight = self._rows.popleft()
+        del self._ordered[bisect_left(self._ordered, (value, weight))]
+        self._count -= weight
 
 
-def percentile(samples: Sequence[tuple[int, int]], share: float) -> float | None:
-    """The `share` quantile of ascending (value, weight) pairs, each value counted `weight` times; None of nothing."""
-    count = sum(weight for _, weight in samples)
-    if not count:
-        return None
-    rank = share * (count - 1)
-    low = int(rank)
-    lower, upper = _ranked(samples, low), _ranked(samples, min(low + 1, count - 1))
-    return lower + (rank - low) * (upper - lower)
-
-
-def _ranked(samples: Sequence[tuple[int, int]], rank: int) -> int:
-    """The value at 0-based `rank` of the weighted samples, which hold more than `rank`."""
+def quantiles(samples: Sequence[tuple[int, int]], count: int, shares: Sequence[float]) -> list[float]:
+    """Quantiles at `shares` of ascending (value, weight) pairs, each value counting `weight` times, `count` in all."""
+    places = [(share * (count - 1), int(share * (count - 1))) for share in shares]
+    ranks = sorted({min(rank, count - 1) for _, low in places for rank in (low, low + 1)})
+    found: dict[int, int] = {}
+    seen = 0
     for value, weight in samples:
-        rank -= weight
-        if rank < 0:
-            return value
-    raise IndexError(rank)
+        seen += weight
+        while len(found) < len(ranks) and ranks[len(found)] < seen:
+            found[ranks[len(found)]] = value
+        if len(found) == len(ranks):
+            break
+    return [found[low] + (exact - low) * (found[min(low + 1, count - 1)] - found[low]) for exact, low in places]
 
 
 def columns(rows: Sequence[Step], ms: Callable[[int], float]) -> dict[str, object]:
@@ -170,7 +177,3 @@ def mean_us(values: Iterable[int]) -> float | None:
 
 def _at(counts: tuple[int, ...], index: int) -> int:
     return counts[index] if index < len(counts) else 0
-
-
-def _ms(value: float | None) -> float | None:
-    return None if value is None else value / 1e6

@@ -90,6 +90,7 @@ class LiveState:
     def snapshot(self) -> dict[str, Any]:
         """Everything that a page which joins now needs."""
         fold = self.fold
+        bars, left_out = fold.bars.recent()
         return {
             "boot": fold.boot,
             "seq": fold.seq,
@@ -97,8 +98,8 @@ class LiveState:
             "server": fold.server,
             "gauges": self.gauges(),
             "steps": live_figures.columns(fold.steps.newest(SNAPSHOT_STEPS), fold.ms),
-            "segments": live_bars.columns(fold.bars.recent(), fold.ms),
-            "segments_dropped": fold.bars.dropped,
+            "segments": live_bars.columns(bars, fold.ms),
+            "segments_dropped": left_out,
             "waiting_now": self._waiting_now(),
             "markers": list(fold.markers),
             "run": self.run,

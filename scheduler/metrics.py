@@ -227,9 +227,10 @@ def token_times(events: Iterable[Event]) -> dict[tuple[int, int], list[int]]:
     """(boot, number) → the end of each step that gave it a token."""
     times: dict[tuple[int, int], list[int]] = {}
     steps = (event for event in events if isinstance(event, StepCompleted))
-    for step, row in ((step, row) for step in steps for row in step.slices):
-        if row.emitted:
-            times.setdefault((step.boot, row.request), []).append(step.ended_at)
+    for step in steps:
+        emitted = [row.request for row in step.slices if row.emitted]
+        for number in emitted:
+            times.setdefault((step.boot, number), []).append(step.ended_at)
     return times
 
 

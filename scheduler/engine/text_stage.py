@@ -23,8 +23,8 @@ class TextStage:
 
     def open(self, request: Request) -> None:
         """Begin the text of a newly added request; its stop strings wait for `min_tokens`."""
-        stops = request.params.stop if request.params.min_tokens == 0 else ()
-        self._streams[request.id] = self._text.stream(stops, request.tokens.tolist())
+        params = request.params
+        self._streams[request.id] = self._text.stream(params.stop, request.tokens.tolist(), params.min_tokens)
 
     def write(self, plan: StepPlan, output: StepOutput) -> StepOutput:
         """Fill `output.texts`, one piece for each sampling row, and add the rows whose stop string was reached."""
@@ -33,11 +33,8 @@ class TextStage:
             if row in output.errors:
                 texts.append("")
                 continue
-            before = ""
-            if request.params.min_tokens and request.output_tokens == request.params.min_tokens - 1:
-                before = self._arm(request)
             piece, stop = self._streams[request.id].push(token)
-            texts.append(before + piece)
+            texts.append(piece)
             if stop is not None:
                 stopped[row] = stop
         output.texts, output.stopped = texts, stopped
@@ -47,9 +44,3 @@ class TextStage:
         """The text that the ended request held back and that its client is due; "" when it did not end of itself."""
         stream = self._streams.pop(event.id)
         return stream.flush() if event.reason in _COMPLETE else ""
-
-    def _arm(self, request: Request) -> str:
-        """From the token that reaches `min_tokens` on, stop strings count."""
-        before = self._streams[request.id].flush()
-        self._streams[request.id] = self._text.stream(request.params.stop, request.tokens.tolist())
-        return before

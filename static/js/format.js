@@ -12,7 +12,7 @@ export function int(value) {
 /** Three significant digits, no exponent: 0.123, 4.56, 78.9, 1,234. */
 export function sig3(value) {
   if (missing(value)) return NONE;
-  const size = Math.abs(value);
+  const size = Math.abs(Number(value.toPrecision(3))); // 9.996 is 10.0, not 10.00
   if (size >= 100 || value === 0) return commas(value, 0);
   if (size >= 10) return commas(value, 1);
   if (size >= 1) return commas(value, 2);

@@ -108,7 +108,9 @@ def test_output_rate_is_tokens_over_the_last_two_seconds_of_steps() -> None:
 
 
 def test_undefined_is_none_never_zero() -> None:
-    gauges = LiveState(Clock()).gauges()
+    state = LiveState(Clock())
+    state.engine_status("up")
+    gauges = state.gauges()
     for name in ("output_tok_s", "step_ms_p50", "budget_used", "ttft_p95_ms", "itl_p50_ms", "observe_us_step", "binding"):
         assert gauges[name] is None, name
 

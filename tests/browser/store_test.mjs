@@ -162,13 +162,14 @@ test("a heartbeat at rest changes nothing, so nothing is drawn", () => {
 });
 
 test("numbers: dash for what is undefined, three digits of ms, commas", () => {
-  assert.deepEqual([null, undefined, 0, 0.1234, 4.567, 78.94, 412.4, 1234.5].map(format.sig3), [
+  assert.deepEqual([null, undefined, 0, 0.1234, 4.567, 78.94, 9.996, 412.4, 1234.5].map(format.sig3), [
     "—",
     "—",
     "0",
     "0.123",
     "4.57",
     "78.9",
+    "10.0",
     "412",
     "1,235",
   ]);

@@ -111,7 +111,7 @@ function numbers(context, steps, width, height) {
   context.textAlign = "center";
   for (let i = 0; i < count; i += 1) {
     const x = stepX(i, count, width);
-    if (steps.step[i] % every === 0 && x < width - RIGHT - 16) context.fillText(int(steps.step[i]), x, height - 5);
+    if (steps.step[i] % every === 0 && x < width - RIGHT - 30) context.fillText(int(steps.step[i]), x, height - 5);
   }
   context.textAlign = "right";
   context.fillText("step no.", width - 2, height - 5);

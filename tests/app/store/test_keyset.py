@@ -12,8 +12,8 @@ from sqlalchemy import delete, insert
 
 from app.store.errors import QueryError
 from app.store.filters import SORTS, filters, order
-from app.store.models import requests
 from app.store.keyset import count, page
+from app.store.models import requests
 
 values = st.one_of(st.none(), st.sampled_from([0.0, 1.5, 1.5, 2.25, 1e9]), st.floats(0, 1e6))
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

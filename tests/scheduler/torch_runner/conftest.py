@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,13 @@ from scheduler.settings import ModelSettings
 from tests.scheduler.torch_runner.harness import load_runner, write_tiny_model
 from tests.scheduler.torch_runner.model_cache import default_model
 
+# Threads that meet after every operator wait for one another's core where other work runs beside: one is steadier.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(scope="session")
 def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("models") / "")
+    return write_tiny_model(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture
@@ -26,10 +28,10 @@ def tiny(tiny_directory: Path) -> TorchRunner:
 
 
 @pytest.fixture(scope="module")
-def smollm_runner() -> Iterator[TorchRunner]:
+def smollm_runner() -> TorchRunner:
     """The default weights in float32 on the CPU."""
     settings = default_model()
-    yield load_runner(ModelSettings(cache_dir=settings.cache_dir, dtype="float32", device="cpu"))
+    return load_runner(ModelSettings(cache_dir=settings.cache_dir, dtype="float32", device="cpu"))
 
 
 @pytest.fixture(autouse=True)

@@ -90,7 +90,7 @@ def test_mixed_batches_give_the_tokens_of_transformers(
 def test_each_request_alone_gives_the_tokens_of_transformers(
     smollm_runner: TorchRunner, prompts: list[list[int]], expected: list[list[int]]
 ) -> None:
-    for request, tokens in zip(chats(prompts[:3]), expected, strict=False):
+    for request, tokens in zip(chats(prompts[:2]), expected, strict=False):
         assert Driver(smollm_runner, seed=3).generate([request]) == {request.id: tokens}
 
 
