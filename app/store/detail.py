@@ -28,8 +28,8 @@ def detail_json(connection: Connection, request_id: str) -> dict[str, Any] | Non
         return None
     row = dict(found)
     question = select(request_events).where(request_events.c.request_id == request_id)
-    events = list(connection.execute(question.order_by(request_events.c.boot, request_events.c.seq)).mappings())
-    slices, mates = _slices(connection, events, row["received_at"])
+    events = sorted(connection.execute(question).mappings(), key=_when)
+    slices, mates = _slices(connection, events, row)
     return request_json(row) | {
         "events": [_event(event, row["received_at"]) for event in events],
         "slices": slices,
@@ -39,6 +39,12 @@ def detail_json(connection: Connection, request_id: str) -> dict[str, Any] | Non
         "output_text": row["output_text"],
         "prompt_hash": row["prompt_hash"],
     }
+
+
+def _when(event: RowMapping) -> tuple[bool, int, int, int]:
+    """Order of events: by instant, the same for all boots of one uptime; an end whose instant is unknown is last."""
+    unknown = (event["data"] or {}).get("detail") == _UNKNOWN_INSTANT
+    return unknown, event["at"], event["boot"], event["seq"]
 
 
 def _event(event: RowMapping, received_at: int) -> dict[str, Any]:
@@ -68,11 +74,14 @@ def _spans(events: list[RowMapping]) -> dict[int, tuple[set[int], int, int | Non
     return spans
 
 
-def _slices(connection: Connection, events: list[RowMapping], received_at: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _slices(
+    connection: Connection, events: list[RowMapping], row: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     shown: dict[str, Any] = {name: [] for name in ("step", "t_ms", "ms", "tokens", "kind", "emitted", "batch", "step_tokens")}
     mates: Counter[tuple[int, int]] = Counter()
+    received_at, finished_at = row["received_at"], row["finished_at"]
     for boot, (numbers, first, last) in _spans(events).items():
-        for step in _steps(connection, boot, first, last):
+        for step in _steps(connection, boot, first, last, finished_at):
             batch = unpack_slices(step["slices"])
             own = [piece for piece in batch if piece.request in numbers]
             for piece in own:
@@ -89,11 +98,15 @@ def _slices(connection: Connection, events: list[RowMapping], received_at: int) 
     return shown, _mates(connection, mates)
 
 
-def _steps(connection: Connection, boot: int, first: int, last: int | None) -> list[RowMapping]:
-    """The end of a request is published before the StepCompleted of its last step: one more step than its events span."""
+def _steps(connection: Connection, boot: int, first: int, last: int | None, until: int | None) -> list[RowMapping]:
+    """The end of a request is published before the StepCompleted of its last step: one more step than its events span.
+
+    `last` None: it has not ended, or not by this engine life.
+    """
     table = steps.c
     question = select(steps).where(table.boot == boot, table.seq > first).order_by(table.seq)
     if last is None:
+        question = question if until is None else question.where(table.started_at <= until)
         return list(connection.execute(question.limit(MAX_SLICES)).mappings())
     within = list(connection.execute(question.where(table.seq < last).limit(MAX_SLICES)).mappings())
     return within + list(connection.execute(question.where(table.seq > last).limit(1)).mappings())

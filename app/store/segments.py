@@ -86,7 +86,7 @@ def _bars(connection: Connection, ids: list[str]) -> list[Bar]:
     table = request_events.c
     for start in range(0, len(ids), 500):
         question = select(request_events).where(table.request_id.in_(ids[start : start + 500]))
-        question = question.order_by(table.sequence_id, table.boot, table.seq)
+        question = question.order_by(table.sequence_id, table.terminal, table.boot, table.seq)  # the end may be the web's own
         _fold(connection.execute(question).mappings(), bars, resumed)
     if resumed:
         _split_resumed(connection, bars, resumed)

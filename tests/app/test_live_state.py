@@ -37,6 +37,7 @@ def busy(requests: int = 40, steps: int = 60, **sizes: int) -> tuple[LiveState, 
     clock = Clock()
     clock.at = engine.now
     state = LiveState(clock)
+    state.engine_status("up")
     for event in log:
         state.apply(event)
     return state, engine, log

@@ -235,6 +235,25 @@ def test_a_reader_sees_rows_that_are_not_finished(records: Records) -> None:
     assert item["finished"] is None and item["e2e_ms"] is None and item["waits"] == {} and item["prefill_ms"] is None
 
 
+def test_an_end_that_the_web_authored_comes_last(records: Records) -> None:
+    bench = make_bench(records.writer.next_boot())
+    records.begin_life(bench)
+    records.accept(make_row("a"))
+    bench.add(make_request("a", max_tokens=9))
+    bench.step()
+    bench.step()
+    records.write(bench.events)
+    records.writer.end("a", "error", "engine_crash", 70 * MS)
+    records.flush()
+    detail = records.queries.request("a")
+    assert detail is not None
+    assert [event["t_ms"] for event in detail["events"]] == [0.0, 0.0, 10.0, 70.0]
+    assert sum(detail["slices"]["emitted"]) == 2
+    columns = records.queries.segments({})["segments"]
+    assert columns["phase"] == ["queued", "prefill", "decode"]
+    assert columns["t1"] == [0.0, 10.0, 70.0] and columns["reason"] == [None, None, "error"]
+
+
 def test_an_empty_database_answers_every_question(records: Records) -> None:
     assert records.queries.requests({})["total"] == 0
     assert records.queries.steps({})["steps"]["seq"] == []
