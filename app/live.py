@@ -119,7 +119,10 @@ class Pusher:
 
     def _loop(self) -> None:
         while self._running:
-            self.round()
+            try:
+                self.round()
+            except Exception:  # a fault in one round must not blind every page until the next restart
+                log.exception("a round of the live push failed")
             self._sleep(PERIOD_S)
 
     def round(self) -> None:

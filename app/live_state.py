@@ -137,7 +137,7 @@ class LiveState:
             "waiting": len(fold.waiting),
             "running": fold.running,
             "preempted": fold.preempted,
-            "blocks_free": total if step is None or total is None else total - step.kv_used,
+            "blocks_free": self._blocks_free(),
             "blocks_total": total,
             "max_num_seqs": fold.server["max_num_seqs"],
             "token_budget": settings.get("max_num_batched_tokens") if step is None else step.budget,
@@ -153,6 +153,12 @@ class LiveState:
             **_latency("ttft", fold.ttft.figures(fold.at)),
             **_latency("itl", fold.itl.figures(fold.at)),
         }
+
+    def _blocks_free(self) -> int | None:
+        """As of the last step; who ended since then gave its blocks back, so with nobody running all are free."""
+        fold, step = self.fold, self.fold.steps.last
+        total = fold.server["blocks_total"]
+        return total if step is None or total is None or not fold.running else int(total - step.kv_used)
 
     def _rates(self) -> dict[str, float | None]:
         output, prefill = self.fold.steps.rates()

@@ -1,7 +1,7 @@
 """What a run is worth, and what to try next: figures in, a verdict and one line out. Knows no rows.
 
 invalid            the two sides do not match, or there is nothing to match
-generator_limited  the load generator was late itself: it measured its own machine
+generator_limited  requests left late, at p99 by over 50 ms and over 5 % of the median TTFT, or the generator's core was full
 host_limited       simulated hardware, but the host could not keep its pace
 valid              none of these; the first that applies is taken
 """
@@ -14,6 +14,7 @@ from typing import Any
 from app.store.reconcile import mismatch
 
 LATENESS_BOUND_MS = 50.0
+LATENESS_SHARE = 0.05  # of the median TTFT: what is late by less cannot have made the latencies
 HOST_LATE_SHARE = 0.01
 _WORDS = {
     "step": "the running step to end",
@@ -37,9 +38,10 @@ def verdict(report: Mapping[str, Any], *, cpu_high: bool, simulated: bool, serve
     broken = mismatch(reconciliation) if server_side else None
     if broken:
         return "invalid", broken
-    late = report["percentiles"]["client"]["lateness_ms"]["p99"]
-    if late is not None and late > LATENESS_BOUND_MS:
-        return "generator_limited", f"requests left {late:.0f} ms late at p99 (bound {LATENESS_BOUND_MS:.0f} ms)"
+    client = report["percentiles"]["client"]
+    late, bound = client["lateness_ms"]["p99"], max(LATENESS_BOUND_MS, LATENESS_SHARE * (client["ttft_ms"]["p50"] or 0.0))
+    if late is not None and late > bound:
+        return "generator_limited", f"requests left {late:.0f} ms late at p99 (bound {bound:.0f} ms)"
     if cpu_high:
         return "generator_limited", "the load generator's core was full"
     steps = report["steps"]

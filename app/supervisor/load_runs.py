@@ -19,11 +19,12 @@ from app.request_id import new_request_id
 from app.supervisor import scenarios
 from app.supervisor.generator import STOP_S, Generator, Order
 from app.supervisor.loan import Engine, Loan
-from scheduler.errors import BatchscopeError
+from scheduler.errors import BatchscopeError, SettingsError
 
 log = logging.getLogger("batchscope")
 
 CPU_HIGH = 0.9  # of the generator's core: from here on it measures itself
+FULL_CORE, FULL_SHARE = 0.9, 0.1  # of one core; of the run's seconds
 FIGURES = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 
 
@@ -78,6 +79,8 @@ class Life:
     figures: dict[str, Any] = field(default_factory=dict)
     child: Generator | None = None
     stop_asked: bool = False
+    told: int = 0  # progress lines, and those of them that saw the generator's core full
+    full: int = 0
     verdict: str | None = None
 
 
@@ -106,7 +109,7 @@ class LoadRuns:
         with self._lock:
             if self._life is not None:
                 raise RunActive(f"run {self._life.id} is active: stop it first", "run")
-            shown = None if asked.external or asked.scenario is None else scenarios.describe(asked.scenario, asked.set)
+            shown = _described(asked)
             settings = {**(shown or {}).get("scheduler", {}), **asked.scheduler}
             loan = Loan(self._engine, settings)
             life = Life(
@@ -192,6 +195,8 @@ class LoadRuns:
 
     def _progress(self, life: Life, said: dict[str, Any]) -> None:
         life.figures = said
+        life.told += 1
+        life.full += said.get("cpu", 0.0) > FULL_CORE
         over = life.duration_s is not None and said.get("t", 0) >= life.duration_s
         if life.status == "pending":
             self._move(life, "running")
@@ -208,6 +213,7 @@ class LoadRuns:
             "error": error,
             "ended_wall": time.time_ns(),
             "progress": life.figures or None,
+            "generator_cpu_high": life.full > FULL_SHARE * life.told,
         }
         try:
             if file is not None and file.exists():
@@ -241,7 +247,7 @@ class LoadRuns:
             "created_wall": life.started_wall,
             "scenario": asked.scenario,
             "name": asked.name,
-            "parameters": asked.set if shown is None else shown["values"],
+            "parameters": asked.set if shown is None else _parameters(shown),
             "seed": asked.seed,
             "scheduler": dict(settings),
             "settings": self._engine.current(),
@@ -267,3 +273,20 @@ class LoadRuns:
             "verdict": life.verdict,
         }
         self._around.on_change(shown)
+
+
+def _parameters(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The scenario's values and the pair of latencies that its goodput is counted against."""
+    return {**shown["values"], **{f"slo_{name}": value for name, value in shown["slo"].items()}}
+
+
+def _described(asked: Asked) -> dict[str, Any] | None:
+    """The scenario that is asked for; what a generator that is not ours says of its own may be unknown to our library."""
+    if asked.scenario is None:
+        return None
+    try:
+        return scenarios.describe(asked.scenario, asked.set)
+    except SettingsError:
+        if asked.external:
+            return None
+        raise

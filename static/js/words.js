@@ -30,7 +30,7 @@ const WHY = {
   step: () => "it arrived while a step was running, or its message was on its way",
   slots: (g) => `all ${int(g.max_num_seqs)} places among the running are taken`,
   token_budget: (g) => `the step's ${int(g.token_budget)} tokens were spent on others`,
-  kv_blocks: () => "its prompt needs more free memory",
+  kv_blocks: () => "the next in line needs more free memory",
   prefill_cap: () => "enough prompts are computed in this step",
   quota: () => "its tenant has used its share",
   static_batch: () => "a batch is open, and nobody joins it",
@@ -38,7 +38,7 @@ const WHY = {
   paused: () => "an operator holds the engine",
 };
 
-/** "KV blocks: its prompt needs more free memory". */
+/** "KV blocks: the next in line needs more free memory". */
 export function reasonWords(reason, gauges) {
   return WHY[reason] ? `${SHORT[reason]}: ${WHY[reason](gauges)}` : reason;
 }

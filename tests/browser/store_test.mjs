@@ -192,7 +192,7 @@ test("the sentence names what binds", () => {
   const by = (reasons) => sentence({ ...base, waiting_by_reason: { step: 0, slots: 0, kv_blocks: 0, ...reasons } }).text;
   assert.equal(by({ kv_blocks: 12 }), "12 wait, for KV blocks: 371 of 384 in use.");
   assert.equal(by({ kv_blocks: 10, step: 2 }), "12 wait: 10 for KV blocks (371 of 384 in use), 2 for the running step to end.");
-  assert.equal(reasonWords("kv_blocks", base), "KV blocks: its prompt needs more free memory");
+  assert.equal(reasonWords("kv_blocks", base), "KV blocks: the next in line needs more free memory");
   assert.match(sentence({ ...base, engine: "down" }).text, /down/);
 });
 

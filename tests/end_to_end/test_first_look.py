@@ -69,6 +69,7 @@ def test_the_report_is_printed_and_its_books_balance(look):
     assert books["sent"] == books["ok"] + books["failed"] + books["refused"] + books["cancelled"] + books["incomplete"]
     assert books["difference"] == 0
     assert books["failed"] == 0, books["broken"]
-    assert report["verdict"] == "valid", report["headline"]
+    # A busy machine may add that the generator or the host was slow; what must not be is that the books differ.
+    assert report["verdict"] in ("valid", "generator_limited", "host_limited"), report["headline"]
     assert server.get(f"/api/runs/{run_id}")["status"] == "finished"
     print(report["headline"])

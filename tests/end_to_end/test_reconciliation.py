@@ -41,7 +41,8 @@ def test_the_report_counts_what_the_relay_counted(run):
     assert books["refused"] == len(REFUSED)
     assert books["server_rows"] == relay.posts - len(REFUSED)
     assert books["difference"] == 0
-    assert report["verdict"] == "valid", report["headline"]
+    # A busy machine may add that the generator or the host was slow; what must not be is that the books differ.
+    assert report["verdict"] in ("valid", "generator_limited", "host_limited"), report["headline"]
 
 
 def test_the_ten_that_broke_are_named(run):

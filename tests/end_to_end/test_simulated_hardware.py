@@ -80,7 +80,9 @@ def steps(server: LiveServer) -> list[tuple[StepShape, float, int]]:
         event = json.loads(data)
         admitted.setdefault(event["number"], []).append((seq, event["cached_tokens"]))
     found = []
-    for seq, ns, late, packed in rows(server, "SELECT seq, ended_at - started_at, host_late_ns, slices FROM steps ORDER BY seq"):
+    for seq, ns, late, packed in rows(
+        server, "SELECT seq, ended_at - started_at, host_late_ns, slices FROM steps ORDER BY seq"
+    ):
         slices = unpack_slices(packed)
         for row in slices:
             while admitted.get(row.request) and admitted[row.request][0][0] < seq:
@@ -148,7 +150,9 @@ def test_a_closed_loop_of_sixteen_shows_the_models_own_tpot(server):
     crowd = Crowd(server)
     crowd.run(users=16, turns=3, prompt_tokens=(1024, 1024), output_tokens=128, tenant="closed")
     items = wait_until(
-        lambda: (page := server.get("/api/requests?tenant=closed&state=finished&limit=100")["items"]) and len(page) == 48 and page,
+        lambda: (
+            (page := server.get("/api/requests?tenant=closed&state=finished&limit=100")["items"]) and len(page) == 48 and page
+        ),
         10,
         "the rows",
     )
