@@ -1,6 +1,7 @@
-"""Pictures of the pages under load, for the documentation: `python tests/browser/screenshots.py DIRECTORY`.
+"""Pictures of the pages under load, for the documentation: `python tests/browser/screenshots.py DIRECTORY [URL]`.
 
-A real server on the simulated runner plays first_look; pictures are taken while at least eight wait, then of the report.
+The server at URL plays first_look, or one of its own on the simulated runner where no URL is given. Pictures are taken
+while at least eight wait, then of the report.
 """
 
 from __future__ import annotations
@@ -46,23 +47,32 @@ def take(browser: Browser, url: str, name: str, folder: Path) -> None:
         context.close()
 
 
-def main(folder: Path) -> None:
+def shoot(folder: Path, url: str) -> None:
+    """Load the server at `url` and take every picture."""
     folder.mkdir(parents=True, exist_ok=True)
-    limits = [part for limit in LIMITS for part in ("--set", limit)]
-    model = ("--runner", "simulated", "--hardware", "h100-llama-3.1-8b-tp1-bf16")
-    with tempfile.TemporaryDirectory() as data, LiveServer(Path(data), *model, *limits) as server, sync_playwright() as play:
+    with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        run = start(server.url)
-        take(browser, server.url, "live", folder)
-        take(browser, f"{server.url}/load", "load", folder)
-        take(browser, f"{server.url}/requests?run={run}&sort=-ttft_ms", "requests", folder)
-        wait_until(lambda: get(f"{server.url}/api/runs/{run}")["status"] in ("finished", "failed"), 120, "the run to end")
-        take(browser, f"{server.url}/runs/{run}", "run", folder)
-        slowest = get(f"{server.url}/api/requests?sort=-ttft_ms&limit=1")["items"][0]["id"]
-        take(browser, f"{server.url}/requests/{slowest}", "request", folder)
-        take(browser, f"{server.url}/policy", "policy", folder)
+        run = start(url)
+        take(browser, url, "live", folder)
+        take(browser, f"{url}/load", "load", folder)
+        take(browser, f"{url}/requests?run={run}&sort=-ttft_ms", "requests", folder)
+        wait_until(lambda: get(f"{url}/api/runs/{run}")["status"] in ("finished", "failed"), 120, "the run to end")
+        take(browser, f"{url}/runs/{run}", "run", folder)
+        slowest = get(f"{url}/api/requests?sort=-ttft_ms&limit=1")["items"][0]["id"]
+        take(browser, f"{url}/requests/{slowest}", "request", folder)
+        take(browser, f"{url}/policy", "policy", folder)
         browser.close()
 
 
+def main(folder: Path, url: str | None = None) -> None:
+    if url is not None:
+        shoot(folder, url)
+        return
+    limits = [part for limit in LIMITS for part in ("--set", limit)]
+    model = ("--runner", "simulated", "--hardware", "h100-llama-3.1-8b-tp1-bf16")
+    with tempfile.TemporaryDirectory() as data, LiveServer(Path(data), *model, *limits) as server:
+        shoot(folder, server.url)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:3])
