@@ -14,14 +14,14 @@ const strip = createStrip(store);
 const queue = createQueueChart(store);
 const timeline = createTimeline(store, loop);
 
-// one draw for both, so that the sentence and the tiles never disagree
+// one draw for all three, so that the sentence, the tiles and the table never disagree
 loop.add(400, (state) => {
   drawSentence(state);
   drawTiles(state);
+  drawWaiting(state);
 });
 loop.add(100, strip.draw);
 loop.add(250, queue.draw);
 loop.add(100, timeline.draw);
-loop.add(600, drawWaiting);
 loop.add(500, createTryCard(store).draw);
 for (const panel of [strip, queue, timeline]) loop.add(1000, panel.drawTable);

@@ -4,7 +4,8 @@ import { el, table } from "../dom.js";
 import { clock, int, NONE, when, zone } from "../format.js";
 import { verdictTag } from "./verdict.js";
 
-const progress = (run, name) => (run.progress && run.progress[name] !== undefined ? int(run.progress[name]) : NONE);
+// Of a run under way the page has newer counts than this list, so it shows none.
+const progress = (run, name) => (run.ended && run.progress && run.progress[name] !== undefined ? int(run.progress[name]) : NONE);
 const seconds = (run) => (run.started && run.ended ? (Date.parse(run.ended) - Date.parse(run.started)) / 1000 : null);
 
 const COLUMNS = [
