@@ -37,6 +37,7 @@ class Counters:
     def __init__(self) -> None:
         self.totals: Counter[str] = Counter()
         self.finished: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()  # POSTs that never became requests, by the records' word for why
         self.waiting = self.running = 0
         self.blocks_total = self.blocks_free = 0
         self.ttft, self.queue, self.e2e = Histogram(_SECONDS), Histogram(_SECONDS), Histogram(_SECONDS)
@@ -77,6 +78,9 @@ class Counters:
         lines.append("# TYPE batchscope:request_success counter")
         for reason, count in sorted(self.finished.items()):
             lines.append(f'batchscope:request_success_total{{{label},finished_reason="{reason}"}} {count}')
+        lines.append("# TYPE batchscope:requests_refused counter")
+        for detail, count in sorted(self.refused.items()):
+            lines.append(f'batchscope:requests_refused_total{{{label},reason="{detail}"}} {count}')
         histograms = {
             "time_to_first_token_seconds": self.ttft,
             "request_queue_time_seconds": self.queue,

@@ -19,11 +19,24 @@ log = logging.getLogger("batchscope")
 
 
 class EventFeed:
-    """One reader calls `take`. `breathe` is called after each step, so that a saturated engine cannot starve the rest."""
+    """One reader calls `take`. `breathe` is called after each step, so that a saturated engine cannot starve the rest.
 
-    def __init__(self, on_text: Callable[[Sequence[int], Sequence[str]], None], breathe: Callable[[], object]) -> None:
+    While `behind()` a message is not over: `rest` is called, the next one stays unread, and the engine, its outbox full,
+    stops stepping.
+    """
+
+    def __init__(
+        self,
+        on_text: Callable[[Sequence[int], Sequence[str]], None],
+        breathe: Callable[[], object],
+        *,
+        behind: Callable[[], bool] = lambda: False,
+        rest: Callable[[], object] = lambda: None,
+    ) -> None:
         self._on_text = on_text
         self._breathe = breathe
+        self._behind = behind
+        self._rest = rest
         self._listeners: list[tuple[str, Callable[[list[Event], StepDone | None], None]]] = []
         self.failures: Counter[str] = Counter()
 
@@ -41,6 +54,8 @@ class EventFeed:
             self._call(name, listener, events, step)
         if step is not None:
             self._breathe()
+        while self._behind():
+            self._rest()
 
     def _call(self, name: str, listener: Callable[..., None], *args: Any) -> None:
         try:

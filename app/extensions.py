@@ -16,6 +16,7 @@ from app.acceptance import Acceptance
 from app.counters import Counters
 from app.event_feed import EventFeed
 from app.serving.in_flight import InFlight
+from app.serving.overload import Overload
 from app.settings import ServerSettings
 from app.store.queries import Queries
 from app.store.writer import Writer
@@ -48,6 +49,7 @@ class Parts:
     version: str
     engine: EngineLife
     in_flight: InFlight
+    overload: Overload
     acceptance: Acceptance
     writer: Writer
     queries: Queries

@@ -5,23 +5,30 @@ Invariant: every view answers JSON errors; every response but a versioned file i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from flask import Flask, Response, request
 
-from app.api import errors
+from app.api import errors, scopes
 from app.api.openai import openai
 from app.api.ops import ops
 from app.api.requests import requests_api
 from app.api.runs import runs
 from app.api.scheduler import scheduler
 from app.extensions import Parts, socketio
+from app.live import MAX_DASHBOARDS, NAMESPACE
+from app.live_manners import Manners
+from app.live_packet import LivePacket
 from app.pages import pages
+from app.serving import websocket
 
 ROOT = Path(__file__).resolve().parents[1]
 PING_S = 5
 MAX_WEBSOCKET_MESSAGE = 16 << 10
+REFUSALS = 14  # websockets beyond the dashboards, so that who is one too many can be told why
 FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -32,9 +39,16 @@ def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
     app.config["MAX_FORM_MEMORY_SIZE"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]
     errors.register(app)
+    scopes.register(app)
     for blueprint in (openai, ops, scheduler, runs, requests_api, pages):
         app.register_blueprint(blueprint)
     app.after_request(_cache_files)
+    _open_websocket(app, origins)
+    return app
+
+
+def _open_websocket(app: Flask, origins: Iterable[str]) -> None:
+    """Socket.IO over our own websocket."""
     socketio.init_app(
         app,
         async_mode="gevent",
@@ -43,8 +57,10 @@ def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
         ping_interval=PING_S,
         ping_timeout=PING_S,
         max_http_buffer_size=MAX_WEBSOCKET_MESSAGE,
+        namespaces=[NAMESPACE],
+        serializer=LivePacket,
     )
-    return app
+    websocket.install(socketio.server.eio, partial(Manners, time.monotonic), MAX_DASHBOARDS + REFUSALS)
 
 
 def _cache_files(response: Response) -> Response:

@@ -1,34 +1,37 @@
 """The gate: the outermost WSGI wrapper, in front of Flask and Socket.IO alike. Knows no route's meaning.
 
-Order: request id → Host → Origin → key → media type and size. Default-deny: with a key file only OPEN paths
-answer without a key. Invariant: every answer carries X-Request-Id and the security headers; no refused request reaches a
-view, and no view sees more body than the limit.
+Order: request id → room → Host → who asks from where → key → websocket, or media type and size. Default-deny: with keys only
+OPEN_PATHS answer without one. Invariant: every answer carries X-Request-Id and the safe headers; no refused request
+reaches a view or an upgrade, and no view sees more body than the limit.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.api.errors import Problem
+from app.callers import foreign_host, foreign_page, no_websocket
+from app.keys import Holder, KeyRing
 from app.request_id import new_request_id
+from app.safe_headers import safe_headers
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 MAX_BODY = 4 << 20
+MAX_REQUESTS = 12_000  # in service at once: the waiting queue's bound and what runs, and some; 0: no limit
+MAX_WEBSOCKETS = 64
 OPEN_PATHS = ("/livez",)
 JSON_TYPES = ("application/json", "application/x-ndjson", "application/jsonl", "application/jsonlines")
-WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 SOCKET_PATH = "/socket.io"
+READ_SCOPE = "read"
 _READ = 1 << 16
+_CLOSE = {"Connection": "close"}
 
 
 class Refused(Exception):
@@ -41,12 +44,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Whom the gate lets in. `keys`: SHA-256 of a key → the name of its holder; None: no key is needed."""
+    """Whom the gate lets in. `keys`: SHA-256 of a key → its holder; None: no key is needed."""
 
     hosts: frozenset[str]
     origins: frozenset[str]
-    keys: Mapping[bytes, str] | None = None
+    keys: Mapping[bytes, Holder] | None = None
     max_body: int = MAX_BODY
+    max_requests: int = MAX_REQUESTS
 
 
 class Gate:
@@ -55,11 +59,14 @@ class Gate:
     def __init__(self, inner: WsgiApp, rules: Rules) -> None:
         self._inner = inner
         self._rules = rules
+        self.ring = None if rules.keys is None else KeyRing(rules.keys)
+        self.requests = 0  # in service now
+        self.websockets = 0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         request_id = new_request_id()
         environ["batchscope.request_id"] = request_id
-        fixed = [("X-Request-Id", request_id), *security_headers(environ)]
+        fixed = [("X-Request-Id", request_id), *safe_headers(environ.get("HTTP_HOST", ""))]
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             """Add ours where the view did not say otherwise."""
@@ -67,48 +74,59 @@ class Gate:
             return start_response(status, headers + [pair for pair in fixed if pair[0].lower() not in present], exc_info)
 
         try:
-            self._admit(environ)
+            if environ["PATH_INFO"].startswith(SOCKET_PATH):
+                return self._websocket(environ, start)
+            return self._request(environ, start)
         except Refused as refused:
             return answer(refused.problem, start)
-        return self._inner(environ, start)
 
-    def _admit(self, environ: Environ) -> None:
-        self._check_host(environ)
-        self._check_origin(environ)
-        environ["batchscope.key_name"] = self._check_key(environ)
-        if environ["REQUEST_METHOD"] in WITH_BODY and not environ["PATH_INFO"].startswith(SOCKET_PATH):
-            self._take_body(environ)
+    def _request(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        self._check_caller(environ)
+        if 0 < self._rules.max_requests <= self.requests:
+            headers = {"Retry-After": "1", **_CLOSE}
+            raise Refused(Problem(503, "too many requests at once; try again later", None, "server_is_overloaded", headers))
+        self.requests += 1
+        try:
+            if environ["REQUEST_METHOD"] not in SAFE_METHODS:
+                self._take_body(environ)
+            return Visit(self._inner(environ, start), self._leave)
+        except BaseException:
+            self._leave()
+            raise
 
-    def _check_host(self, environ: Environ) -> None:
-        host = environ.get("HTTP_HOST", "")
-        if host.lower() not in self._rules.hosts:
-            shown = "".join(c for c in host[:80] if c.isprintable() and c not in "<>\"'&")
-            message = f"this server does not answer to the Host {shown!r}; --allow-host {shown or 'NAME'} allows it"
-            raise Refused(Problem(421, message, None, "misdirected_request"))
+    def _leave(self) -> None:
+        self.requests -= 1
 
-    def _check_origin(self, environ: Environ) -> None:
-        origin = environ.get("HTTP_ORIGIN")
-        websocket = environ["PATH_INFO"].startswith(SOCKET_PATH)
-        if origin is None and websocket:
-            raise Refused(Problem(403, "a websocket needs an Origin header", None, "origin_refused"))
-        if origin is not None and origin.lower() not in self._rules.origins:
-            raise Refused(Problem(403, "requests from this origin are not allowed", None, "origin_refused"))
-        if environ.get("HTTP_SEC_FETCH_SITE") == "cross-site" and environ["REQUEST_METHOD"] not in ("GET", "HEAD", "OPTIONS"):
-            raise Refused(Problem(403, "cross-site requests are not allowed", None, "origin_refused"))
+    def _websocket(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        """The call lasts as long as the websocket does."""
+        self._check_caller(environ)
+        refuse(no_websocket(environ))
+        scopes = environ["batchscope.scopes"]
+        if scopes is not None and READ_SCOPE not in scopes:
+            raise Refused(Problem(403, f"this API key lacks the scope {READ_SCOPE!r}", None, "insufficient_scope"))
+        if self.websockets >= MAX_WEBSOCKETS:
+            headers = {"Retry-After": "5", **_CLOSE}
+            raise Refused(Problem(503, f"at most {MAX_WEBSOCKETS} dashboards", None, "too_many_dashboards", headers))
+        self.websockets += 1
+        try:
+            return self._inner(environ, start)
+        finally:
+            self.websockets -= 1
 
-    def _check_key(self, environ: Environ) -> str | None:
-        if self._rules.keys is None or environ["PATH_INFO"] in OPEN_PATHS:
+    def _check_caller(self, environ: Environ) -> None:
+        refuse(foreign_host(environ, self._rules.hosts) or foreign_page(environ, self._rules.origins))
+        holder = self._holder(environ)
+        environ["batchscope.key_name"] = None if holder is None else holder.name
+        environ["batchscope.scopes"] = None if holder is None else holder.scopes
+
+    def _holder(self, environ: Environ) -> Holder | None:
+        open_path = environ["PATH_INFO"] in OPEN_PATHS and environ["REQUEST_METHOD"] in SAFE_METHODS
+        if self.ring is None or open_path:
             return None
-        digest = hashlib.sha256(offered_key(environ.get("HTTP_AUTHORIZATION", ""))).digest()
-        name = None
-        for known, holder in self._rules.keys.items():  # all of them, always: the time tells nothing
-            if hmac.compare_digest(known, digest):
-                name = holder
-        if name is None:
-            headers = {"WWW-Authenticate": 'Bearer realm="batchscope", Basic realm="batchscope", charset="UTF-8"'}
-            message = "a valid API key is needed: Authorization: Bearer KEY"
-            raise Refused(Problem(401, message, None, "invalid_api_key", headers))
-        return name
+        admitted = self.ring.admit(environ.get("REMOTE_ADDR", ""), environ.get("HTTP_AUTHORIZATION", ""))
+        if isinstance(admitted, Problem):
+            raise Refused(admitted)
+        return admitted
 
     def _take_body(self, environ: Environ) -> None:
         """Read the body whole, counting; views then read from memory."""
@@ -138,16 +156,41 @@ class Gate:
                     raise self._too_large()
                 parts.append(data)
         except TimeoutError as error:
-            headers = {"Connection": "close"}
-            raise Refused(Problem(408, str(error), None, "body_timeout", headers)) from error
+            raise Refused(Problem(408, str(error), None, "body_timeout", _CLOSE)) from error
         except OSError as error:
-            headers = {"Connection": "close"}
-            raise Refused(Problem(400, "the body's framing is broken", None, "bad_framing", headers)) from error
+            raise Refused(Problem(400, "the body's framing is broken", None, "bad_framing", _CLOSE)) from error
         return b"".join(parts)
 
     def _too_large(self) -> Refused:
         message = f"the body is over the limit of {self._rules.max_body} bytes"
-        return Refused(Problem(413, message, None, "body_too_large", {"Connection": "close"}))
+        return Refused(Problem(413, message, None, "body_too_large", _CLOSE))
+
+
+class Visit:
+    """A view's answer on its way; `leave` is called once, when the server closes it."""
+
+    def __init__(self, pieces: Iterable[bytes], leave: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self._leave: Callable[[], None] | None = leave
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._pieces)
+
+    def close(self) -> None:
+        """The end, whole or not."""
+        leave, self._leave = self._leave, None
+        try:
+            if hasattr(self._pieces, "close"):
+                self._pieces.close()
+        finally:
+            if leave is not None:
+                leave()
+
+
+def refuse(problem: Problem | None) -> None:
+    """Raises Refused if there is a problem."""
+    if problem is not None:
+        raise Refused(problem)
 
 
 def answer(problem: Problem, start: StartResponse) -> Iterable[bytes]:
@@ -158,84 +201,15 @@ def answer(problem: Problem, start: StartResponse) -> Iterable[bytes]:
     return [body]
 
 
-def offered_key(header: str) -> bytes:
-    """The key in an Authorization header: Bearer for programs, the password of Basic for browsers; b"" if there is none."""
-    scheme, _, value = header.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip().encode("latin-1", "replace")
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
-        except (binascii.Error, ValueError):
-            return b""
-    return b""
-
-
-def read_keys(text: str) -> dict[bytes, str]:
-    """A key file: `NAME KEY` a line, KEY as it is or as `sha256:<hex>`; `#` begins a comment."""
-    keys = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        if len(words) != 2:
-            raise ValueError(f"line {number}: expected NAME KEY")
-        name, key = words
-        hexed = key.removeprefix("sha256:")
-        digest = bytes.fromhex(hexed) if hexed != key else hashlib.sha256(key.encode()).digest()
-        if len(digest) != 32:
-            raise ValueError(f"line {number}: a SHA-256 digest has 64 hexadecimal digits")
-        keys[digest] = name
-    if not keys:
-        raise ValueError("it holds no key")
-    return keys
-
-
-def allowed_hosts(host: str, port: int, more: Iterable[str]) -> frozenset[str]:
-    """The Host values that are ours: loopback's names and what was allowed, with the port (and without it on port 80)."""
-    names = {"127.0.0.1", "localhost", "[::1]", *more}
-    if host not in ("", "0.0.0.0", "::"):
-        names.add(f"[{host}]" if ":" in host and not host.startswith("[") else host)
-    hosts = set()
-    for name in names:
-        name = name.lower()
-        has_port = ":" in name.rpartition("]")[2]
-        hosts.add(name if has_port else f"{name}:{port}")
-        if port == 80 and not has_port:
-            hosts.add(name)
-    return frozenset(hosts)
-
-
-def allowed_origins(hosts: Iterable[str]) -> frozenset[str]:
-    """Pages of these hosts may call us."""
-    return frozenset(f"{scheme}://{host}" for host in hosts for scheme in ("http", "https"))
-
-
-def security_headers(environ: Environ) -> list[tuple[str, str]]:
-    """On every answer. A view may set Cache-Control itself."""
-    host = environ.get("HTTP_HOST", "")
-    sockets = f" ws://{host} wss://{host}" if _PLAIN_HOST.issuperset(host) and host else ""
-    policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-        f"connect-src 'self'{sockets}; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-    )
-    return [
-        ("Content-Security-Policy", policy),
-        ("X-Content-Type-Options", "nosniff"),
-        ("Referrer-Policy", "no-referrer"),
-        ("Cross-Origin-Opener-Policy", "same-origin"),
-        ("Cross-Origin-Resource-Policy", "same-origin"),
-        ("Cache-Control", "no-store"),
-    ]
-
-
-_PLAIN_HOST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]")
 _REASONS = {
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
+    405: "Method Not Allowed",
     408: "Request Timeout",
     413: "Content Too Large",
     415: "Unsupported Media Type",
     421: "Misdirected Request",
+    429: "Too Many Requests",
+    503: "Service Unavailable",
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import request
+from socketio import exceptions
 
 from app.live_state import LiveState
 
@@ -83,7 +84,10 @@ class Pusher:
     # ---- what clients say
 
     def _connect(self, auth: object = None) -> None:
-        self.join(request.sid)  # type: ignore[attr-defined]  # Flask-SocketIO adds it
+        try:
+            self.join(request.sid)  # type: ignore[attr-defined]  # Flask-SocketIO adds it
+        except ConnectionRefusedError as refused:  # only Socket.IO's own carries the reason to the page
+            raise exceptions.ConnectionRefusedError(str(refused)) from refused
 
     def _disconnect(self, reason: object = None) -> None:
         self.leave(request.sid)  # type: ignore[attr-defined]
@@ -94,7 +98,7 @@ class Pusher:
     def join(self, sid: str) -> None:
         """A browser came; its snapshot goes out with the next round."""
         if len(self._clients) >= MAX_DASHBOARDS:
-            raise ConnectionRefusedError(f"at most {MAX_DASHBOARDS} dashboards")
+            raise ConnectionRefusedError(f"at most {MAX_DASHBOARDS} dashboards at once are served: close another one")
         self._clients[sid] = Client()
         self._count()
 
@@ -133,7 +137,7 @@ class Pusher:
             if queued > QUEUE_DROP:
                 self._drop(sid)
             elif queued <= QUEUE_SKIP and self._ready(client) and self._lacks(client):
-                self._send(sid, client, frames)
+                self._send(sid, client, frames, queued)
 
     def _ready(self, client: Client) -> bool:
         """Did it acknowledge? An answer that never comes holds it up for a while only: the next frame shows it the hole."""
@@ -143,14 +147,15 @@ class Pusher:
         """Is there news, or has it been silent for a second (a heartbeat, also while the engine is down)?"""
         return client.revision != self._state.revision or self._now() - client.sent_at >= HEARTBEAT_NS
 
-    def _send(self, sid: str, client: Client, frames: dict[int, dict[str, Any] | None]) -> None:
+    def _send(self, sid: str, client: Client, frames: dict[int, dict[str, Any] | None], queued: int) -> None:
         frame = None
         if client.boot == self._state.boot and client.last >= 0:
             if client.last not in frames:
                 frames[client.last] = self._state.frame(client.last)
             frame = frames[client.last]
         if frame is None:
-            self._send_snapshot(sid, client)
+            if not queued:  # it is large: one at a time
+                self._send_snapshot(sid, client)
             return
         if client.server_version != self._state.fold.server_version:
             frame = frame | {"server": self._state.server}
@@ -172,7 +177,11 @@ class Pusher:
         def acknowledged(*_: object) -> None:
             client.waiting = False
 
-        self._socketio.emit(name, message, namespace=NAMESPACE, to=sid, callback=acknowledged)
+        try:
+            self._socketio.emit(name, message, namespace=NAMESPACE, to=sid, callback=acknowledged)
+        except Exception:  # what is wrong with one client must not keep the others waiting
+            log.exception("a dashboard could not be sent to: dropped")
+            self._drop(sid)
 
     # ---- the engine.io side
 
@@ -194,7 +203,7 @@ class Pusher:
         self.leave(sid)
         socket = self._socket(sid)
         if socket is not None and not socket.closed:
-            log.warning("a dashboard did not read %d messages: dropped", QUEUE_DROP)
+            log.warning("a dashboard is dropped with %d messages unsent", socket.queue.qsize())
             socket.close(wait=False, abort=True)
 
     def _count(self) -> None:

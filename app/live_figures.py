@@ -39,16 +39,17 @@ class Step(NamedTuple):
 
 
 class StepRing:
-    """The last 6,000 steps."""
+    """The last `limit` steps (0: 6,000)."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 0) -> None:
+        self._limit = limit or RING
         self._rows: deque[Step] = deque()
         self._floor = 0
 
     def append(self, row: Step) -> None:
         """One more; the oldest goes when the ring is full."""
         self._rows.append(row)
-        if len(self._rows) > RING:
+        if len(self._rows) > self._limit:
             self._floor = self._rows.popleft().seq
 
     @property

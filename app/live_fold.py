@@ -36,7 +36,8 @@ class Alive:
 class LiveFold:
     """What the events of one engine life amount to. An EngineStarted of a later boot begins anew."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, ring: int = 0) -> None:
+        self._ring = ring
         self._dispatch: dict[type[ev.Event], Callable[[Any], None]] = {
             ev.EngineStarted: self._started,
             ev.RequestQueued: self._queued,
@@ -64,7 +65,7 @@ class LiveFold:
         self._just_ended: dict[int, Alive] = {}  # by the commit whose StepCompleted is still to come
         self.preempted = self.preemptions = self.finished = 0
         self.bars = Bars()
-        self.steps = StepRing()
+        self.steps = StepRing(self._ring)
         self.ttft, self.itl = Samples(), Samples()
         self.costs: deque[int] = deque(maxlen=RECENT_STEPS)
         self.host_late = 0

@@ -22,11 +22,11 @@ RUN_LIVE = ("pending", "running", "draining")
 
 
 class LiveState:
-    """The live page's state. `now` reads the monotonic clock in ns; `version` is Batchscope's own."""
+    """The live page's state. `now` reads the monotonic clock in ns; `version` is our own; `ring`: steps kept (0: 6,000)."""
 
-    def __init__(self, now: Callable[[], int], *, version: str = "") -> None:
+    def __init__(self, now: Callable[[], int], *, version: str = "", ring: int = 0) -> None:
         self._now = now
-        self.fold = LiveFold(version)
+        self.fold = LiveFold(version, ring)
         self.engine, self.engine_text = "loading", ""
         self.run: dict[str, Any] | None = None
         self.dashboards = 0
@@ -48,7 +48,9 @@ class LiveState:
         self.revision += 1
 
     def engine_status(self, status: str, text: str = "") -> None:
-        """`status`: up, loading, paused or down; `text`: progress or the last error."""
+        """`status`: up, loading, paused or down; `text`: progress or the last error. Who loads after a death is still down."""
+        if (status, self.engine) == ("loading", "down"):
+            status = "down"
         if (status, text) != (self.engine, self.engine_text):
             self.engine, self.engine_text = status, text
             self.revision += 1
@@ -162,7 +164,7 @@ class LiveState:
 
     def _rates(self) -> dict[str, float | None]:
         output, prefill = self.fold.steps.rates()
-        if self.fold.idle and output is not None:
+        if (self.fold.idle or self._held()) and output is not None:  # no step runs, however fresh the last one is
             output = prefill = 0.0
         return {"output_tok_s": output, "prefill_tok_s": prefill}
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, redirect, render_template, url_for
+from flask import Blueprint, Response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
+
+from app.safe_headers import safe_headers
 
 pages = Blueprint("pages", __name__)
 
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 NAV = (("live", "Live"), ("load", "Load"), ("runs", "Runs"), ("requests", "Requests"), ("policy", "Policy"))
 
 
@@ -23,9 +21,8 @@ def navigation() -> dict[str, object]:
 @pages.after_request
 def forbid_inline(response: Response) -> Response:
     """No script or style but our own files; a stored prompt or name can never run."""
-    response.headers.setdefault("Content-Security-Policy", CSP)
-    response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    response.headers.setdefault("Referrer-Policy", "same-origin")
+    for name, value in safe_headers(request.headers.get("Host", "")):
+        response.headers.setdefault(name, value)
     return response
 
 

@@ -1,7 +1,8 @@
 """`python -m app.serve`: patch, read the settings, hold the data directory, serve until told to stop.
 
-Exit codes: 0 stopped in order, 1 the engine could not start, 2 settings or port, 3 a database of another version, 6 another
-server holds the data directory. Invariant: nothing that could be patched is imported before the first statement.
+Exit codes: 0 stopped in order, 1 the engine could not start, 2 settings, port or directory, 3 a database of another version,
+4 a damaged database, 6 another server holds the data directory. Invariants: nothing that could be patched is imported
+before the first statement; a start that is refused leaves nothing behind that was not there before.
 """
 
 from gevent import monkey
@@ -9,8 +10,8 @@ from gevent import monkey
 monkey.patch_all()
 
 import fcntl  # noqa: E402
+import gc  # noqa: E402
 import json  # noqa: E402
-import logging  # noqa: E402
 import os  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
@@ -22,13 +23,15 @@ from pathlib import Path  # noqa: E402
 import gevent  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
+from app import log_lines, wiring  # noqa: E402
 from app import settings as server_settings  # noqa: E402
-from app import wiring  # noqa: E402
 from app.settings import ServerSettings  # noqa: E402
 from scheduler.errors import BatchscopeError  # noqa: E402
+from scheduler.runners.cost_model import DEFAULT_HARDWARE  # noqa: E402
 
-OK, FAILED, USAGE, SCHEMA, HELD = 0, 1, 2, 3, 6
-BACKLOG = 1024
+SWITCH_S = 0.0005  # Python's own 5 ms are too long: a native thread waits so long for each turn beside a busy hub, and the
+# writer needs one for each row, since SQLite lets the interpreter go while it works
+OK, FAILED, USAGE, SCHEMA, DAMAGED, HELD = 0, 1, 2, 3, 4, 6
 
 
 class Stop(Exception):
@@ -41,7 +44,7 @@ class Stop(Exception):
 
 def main(argv: list[str]) -> int:
     """Serve; the exit code."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_lines.install()
     try:
         settings = server_settings.load(argv, os.environ)
         with data_directory(settings.directory) as directory, listening(settings) as listener:
@@ -50,6 +53,8 @@ def main(argv: list[str]) -> int:
         return _say(stop.code, str(stop))
     except wiring.AnotherVersion as error:
         return _say(SCHEMA, error.message)
+    except wiring.Damaged as error:
+        return _say(DAMAGED, error.message)
     except BatchscopeError as error:
         return _say(USAGE, error.message)
 
@@ -59,6 +64,8 @@ def serve(settings: ServerSettings, directory: Path, listener: socket.socket) ->
     try:
         server = wiring.Server(settings, listener)
         server.start()
+        sys.setswitchinterval(SWITCH_S)
+        gc.freeze()  # what was imported stays: collections need not look at it again
     except (OSError, ValueError) as error:
         raise Stop(USAGE, f"cannot start: {error}") from error
     told = directory / "server.json"
@@ -72,7 +79,8 @@ def serve(settings: ServerSettings, directory: Path, listener: socket.socket) ->
 
 @contextmanager
 def data_directory(directory: Path) -> Iterator[Path]:
-    """The directory, ours alone (0700) and locked for this process's life."""
+    """The directory, ours alone (0700) and locked for this process's life; removed again if it was made and stayed empty."""
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
@@ -86,18 +94,18 @@ def data_directory(directory: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
+        _sweep(directory, made)
         os.close(lock)
 
 
 @contextmanager
 def listening(settings: ServerSettings) -> Iterator[socket.socket]:
-    """The listening socket."""
+    """A socket with the address, taken; it listens once there is something to say."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))
-        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         why = error.strerror or str(error)
@@ -135,9 +143,18 @@ def _wait(server: wiring.Server) -> int:
 
 def _welcome(server: wiring.Server) -> None:
     settings = server.settings.model_settings
-    what = settings.model if settings.runner == "torch" else settings.hardware or "default hardware"
-    print(f"Batchscope serves on {server.url}  (runner {settings.runner}: {what})", flush=True)
+    simulated = f"simulated: {settings.hardware or DEFAULT_HARDWARE}"
+    what = {"torch": f"torch: {settings.model}", "simulated": simulated}.get(settings.runner, settings.runner)
+    print(f"Batchscope serves on {server.url}  (runner {what})", flush=True)
     print(f"Open {server.url}/ and press “Start first_look”: a queue forms, and the page says what it waits for.", flush=True)
+
+
+def _sweep(directory: Path, made: list[Path]) -> None:
+    """Remove the directories that this start made, if it put nothing but its lock into them."""
+    if directory in made and [path.name for path in directory.iterdir()] == ["lock"]:
+        (directory / "lock").unlink()
+        for path in made:
+            path.rmdir()
 
 
 def _holder(directory: Path) -> str:

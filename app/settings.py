@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -20,6 +21,16 @@ from scheduler.settings import ModelSettings, SchedulerSettings, parse_pairs
 
 PREFIX = "BATCHSCOPE_"
 CONFIG_FILE = "batchscope.toml"
+_RANGES = {
+    "port": (0, 65_535),
+    "max_connections": (0, 1_000_000),
+    "max_connections_per_peer": (0, 1_000_000),
+    "max_requests": (0, 1_000_000),
+    "live_steps": (1, 100_000),
+    "drain": (0, 3600),
+    "hang_s": (0.1, 3600),
+}
+_HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 OF_CLIENTS = ("BATCHSCOPE_API_KEY",)  # the key that a command or a load generator sends: no setting of the server
 
 
@@ -46,19 +57,34 @@ class ServerSettings:
     policy: str = option("", "order of admission; the same as --set policy=NAME", metavar="NAME")
     set: tuple[str, ...] = option((), "a scheduler setting, as max_num_seqs=8; may be repeated", metavar="NAME=VALUE")
     allow_host: tuple[str, ...] = option((), "another Host that this server answers to; may be repeated", metavar="NAME[:PORT]")
-    api_key_file: str = option("", "file with one `NAME KEY` a line; with it every call needs a key", metavar="FILE")
+    api_key_file: str = option(
+        "",
+        "file with a `NAME KEY [SCOPES]` a line, KEY as it is or as sha256:HEX, SCOPES of infer,read,load,admin (all without); "
+        "with it every call needs a key",
+        metavar="FILE",
+    )
+    max_connections: int = option(256, "connections from other machines at once; 0: no limit")
+    max_connections_per_peer: int = option(64, "connections from one other address at once; 0: no limit")
+    max_requests: int = option(12_000, "requests in service at once, the waiting ones too; more are answered 503; 0: no limit")
     record_text: bool = option(False, "store prompt and output text; without it only lengths and a keyed hash")
+    live_steps: int = option(6000, "steps kept for live pages that were away; older ones they read from the records")
     drain: float = option(30.0, "seconds that running requests get to finish at a stop", metavar="SECONDS")
+    hang_s: float = option(
+        10.0, "an engine with work and no step for so long, and for 20 times its longest step, is replaced", metavar="SECONDS"
+    )
 
     def __post_init__(self) -> None:
         for spec in fields(self):
             choices, value = spec.metadata["choices"], getattr(self, spec.name)
             if choices and value not in choices:
                 raise SettingsError(f"--{spec.name} must be one of {', '.join(choices)}, not {value!r}", spec.name)
-        if not 0 <= self.port <= 65535:
-            raise SettingsError(f"--port must be between 0 and 65535, not {self.port}", "port")
-        if not 0 <= self.drain <= 3600:
-            raise SettingsError(f"--drain must be between 0 and 3600 seconds, not {self.drain}", "drain")
+        for name, (low, high) in _RANGES.items():
+            if not low <= getattr(self, name) <= high:
+                flag = "--" + name.replace("_", "-")
+                raise SettingsError(f"{flag} must be between {low} and {high}, not {getattr(self, name)}", name)
+        for host in self.allow_host:
+            if not _HOST.fullmatch(host):
+                raise SettingsError(f"--allow-host must be NAME or NAME:PORT, not {host!r}", "allow_host")
         if not self.loopback and not self.api_key_file:
             raise SettingsError(
                 f"refusing to listen on {self.host} without keys: anyone who reaches it could use this machine; "

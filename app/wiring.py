@@ -17,9 +17,10 @@ from typing import Any
 
 import gevent
 
-from app import gate, run_ledger
+from app import callers, gate, keys, run_ledger
 from app.acceptance import Acceptance
 from app.api import outcomes
+from app.api.errors import ApiError
 from app.counters import Counters
 from app.event_feed import EventFeed
 from app.extensions import Parts, socketio
@@ -27,11 +28,13 @@ from app.factory import create_app
 from app.live import Pusher
 from app.live_state import LiveState
 from app.serving import threads
+from app.serving.connections import Connections, room_for_local
 from app.serving.handler import Server as HttpServer
 from app.serving.in_flight import InFlight
+from app.serving.overload import Overload
 from app.settings import ServerSettings
 from app.store import migrate
-from app.store.errors import SchemaError
+from app.store.errors import DatabaseDamaged, SchemaError, StoreBusy, StoreFailed
 from app.store.queries import Queries
 from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife, Listeners, MakeClient
@@ -39,17 +42,22 @@ from app.supervisor.load_runs import LoadRuns, Surroundings
 from app.version import VERSION
 from scheduler.core.events import Event
 from scheduler.engine.client import EngineClient
-from scheduler.engine.messages import Ready, StepDone
+from scheduler.engine.messages import Events, Ready, StepDone
 from scheduler.errors import BatchscopeError
 from scheduler.text import bundle
 
 READERS = 3
 WORKERS = 4
 BACKLOG = 1024
+OVERFLOW_S = 0.02  # between two looks whether the records have caught up
 
 
 class AnotherVersion(BatchscopeError):
     """The database belongs to another version of the code."""
+
+
+class Damaged(BatchscopeError):
+    """The database is not sound."""
 
 
 class Server:
@@ -61,40 +69,35 @@ class Server:
         self.text: bundle.Text | None = None
         self._listener = listener
         self._loadgen_key = secrets.token_urlsafe(32)
+        self._known_keys = self._keys()
         self._inbox = threads.Inbox()
         self._workers = threads.Pool(WORKERS + READERS)
         self.url = _url(settings.host, listener.getsockname()[1])
         url = database_url(settings)
         _migrate(url)
         self.writer = Writer(url, spawn=threads.spawn, notify=self._inbox.post, new_queue=threads.new_queue)
-        self.in_flight = InFlight()
-        self.live = LiveState(time.monotonic_ns, version=VERSION)
+        self.in_flight = InFlight(when_recorded=self.writer.after)
+        self.overload = Overload(self.in_flight, lambda: self.engine.status.settings)
+        self.live = LiveState(time.monotonic_ns, version=VERSION, ring=settings.live_steps)
         self.counters = Counters()
-        self.feed = EventFeed(self.in_flight.step, breathe=partial(gevent.sleep, 0))
-        self.pusher = Pusher(socketio, self.live, spawn=gevent.spawn, sleep=gevent.sleep, now=time.monotonic_ns)
-        self.acceptance = Acceptance(
-            self.writer, self.in_flight, storage_problem=outcomes.storage, crash_problem=outcomes.crashed
+        self.feed = EventFeed(
+            self.in_flight.step,
+            breathe=threads.Breath(),
+            behind=lambda: self.writer.overflowing,
+            rest=partial(gevent.sleep, OVERFLOW_S),
         )
+        self.pusher = Pusher(socketio, self.live, spawn=gevent.spawn, sleep=gevent.sleep, now=time.monotonic_ns)
+        self.acceptance = self._make_acceptance()
         self.engine = self._make_engine(make_client)
         self.acceptance.engine = self.engine
         queries = Queries(url)
-        job = self._job
-        self.load_runs = LoadRuns(
-            Surroundings(
-                directory=settings.directory / "runs",
-                url=lambda: self.url,
-                key=self._loadgen_key if settings.api_key_file else "",
-                versions={"batchscope": VERSION},
-                on_change=self.pusher.run_changed,
-            ),
-            run_ledger.RunLedger(job, queries, self._workers.run),
-            self.engine,
-        )
+        self.load_runs = self._make_load_runs(queries)
         self.parts = Parts(
             settings=settings,
             version=VERSION,
             engine=self.engine,
             in_flight=self.in_flight,
+            overload=self.overload,
             acceptance=self.acceptance,
             writer=self.writer,
             queries=queries,
@@ -103,7 +106,7 @@ class Server:
             live=self.live,
             load_runs=self.load_runs,
             run_native=self._workers.run,
-            job=job,
+            job=self._job,
             text=lambda: self.text,
             draining=lambda: self.draining,
             hash_key=_hash_key(settings.directory),
@@ -111,24 +114,29 @@ class Server:
         )
 
     def start(self) -> None:
-        """Begin to serve; the engine goes on loading meanwhile."""
+        """Begin to serve; the engine goes on loading meanwhile. Nobody is listened to before what a crash left open is ended."""
         self.writer.start()
         self._subscribe()
-        hosts = gate.allowed_hosts(self.settings.host, self._listener.getsockname()[1], self.settings.allow_host)
-        origins = gate.allowed_origins(hosts)
+        hosts = callers.allowed_hosts(self.settings.host, self._listener.getsockname()[1], self.settings.allow_host)
+        origins = callers.allowed_origins(hosts)
         app = create_app(self.parts, origins)
-        application = gate.Gate(app.wsgi_app, gate.Rules(hosts, origins, self._keys()))
-        self.http = HttpServer(self._listener, application)
+        rules = gate.Rules(hosts, origins, self._known_keys, max_requests=self.settings.max_requests)
+        door = gate.Gate(app.wsgi_app, rules)
+        if door.ring is not None:
+            door.ring.vouch(self._loadgen_key)
+        self.http = HttpServer(self._listener, door, self._connections())
+        self._listener.listen(BACKLOG)
         self.http.start()
         self.pusher.start()
         self.engine.start()
+        gevent.spawn(self._keep_time_outs)
 
     def stop(self) -> None:
         """Refuse, drain, abort, close."""
         self.draining = True
         self.load_runs.shutdown()
         end = time.monotonic() + self.settings.drain
-        while self.in_flight.sequences and self.engine.up and time.monotonic() < end:
+        while self.in_flight.sequences and self.engine.status.state != "failed" and time.monotonic() < end:
             gevent.sleep(0.05)
         self.engine.stop()
         self._end_rest()
@@ -138,18 +146,47 @@ class Server:
         self._workers.run(self.writer.close)
         self.parts.queries.close()
 
+    def _make_load_runs(self, queries: Queries) -> LoadRuns:
+        return LoadRuns(
+            Surroundings(
+                directory=self.settings.directory / "runs",
+                url=lambda: self.url,
+                key=self._loadgen_key if self.settings.api_key_file else "",
+                versions={"batchscope": VERSION},
+                on_change=self.pusher.run_changed,
+            ),
+            run_ledger.RunLedger(self._job, queries, self._workers.run),
+            self.engine,
+        )
+
+    def _make_acceptance(self) -> Acceptance:
+        return Acceptance(
+            self.writer,
+            self.in_flight,
+            storage_problem=outcomes.storage,
+            crash_problem=outcomes.crashed,
+            timeout_problem=outcomes.timed_out,
+        )
+
     # ---- the engine's word, handed on
 
     def _make_engine(self, make_client: MakeClient) -> EngineLife:
         listeners = Listeners(
-            on_events=self.feed.take,
+            on_events=self._hear,
             on_status=self.live.engine_status,
             on_ready=self._ready,
             on_gone=self.acceptance.engine_gone,
-            work=lambda: self.in_flight.sequences,
+            resubmit=self.acceptance.resubmit,
+            work=lambda: 0 if self.writer.overflowing else self.in_flight.sequences,
         )
         model = asdict(self.settings.model_settings)
-        return EngineLife(make_client, self.settings.scheduler, model, self.writer.next_boot, listeners)
+        return EngineLife(
+            make_client, self.settings.scheduler, model, self.writer.next_boot, listeners, hang_s=self.settings.hang_s
+        )
+
+    def _hear(self, message: Events | StepDone) -> None:
+        self.overload.pressure = message.pressure
+        self.feed.take(message)
 
     def _ready(self, ready: Ready) -> None:
         """The model's files are there now: load its tokenizer, once."""
@@ -161,7 +198,7 @@ class Server:
             self.text = self._workers.run(bundle.load, self.settings.model_settings)
 
     def _subscribe(self) -> None:
-        """Streams first, then records, then what people look at."""
+        """Records first (an answer's end is told once it is durable), then streams, then what people look at."""
 
         def streams(events: list[Event], step: StepDone | None) -> None:
             for event in events:
@@ -180,20 +217,33 @@ class Server:
             for event in events:
                 self.counters.apply(event)
 
-        for name, listener in (("in flight", streams), ("records", records), ("live", live), ("counters", counters)):
+        for name, listener in (("records", records), ("in flight", streams), ("live", live), ("counters", counters)):
             self.feed.subscribe(name, listener)
 
     # ---- pieces
 
     def _job(self, work: Callable[[Any], Any]) -> Any:
-        return threads.wait_for(partial(self.writer.job, work))
+        try:
+            return threads.wait_for(partial(self.writer.job, work))
+        except (StoreBusy, StoreFailed) as error:
+            raise ApiError(outcomes.storage(error)) from error
 
-    def _keys(self) -> dict[bytes, str] | None:
+    def _keep_time_outs(self) -> None:
+        """An engine keeps them itself; while there is none, somebody else must."""
+        while not self.draining:
+            gevent.sleep(1.0)
+            if not self.engine.up:
+                self.acceptance.expire()
+
+    def _keys(self) -> dict[bytes, keys.Holder] | None:
         if not self.settings.api_key_file:
             return None
-        keys = gate.read_keys(Path(self.settings.api_key_file).read_text("utf-8"))
-        keys.update(gate.read_keys(f"loadgen {self._loadgen_key}"))
-        return keys
+        known = keys.read_keys(Path(self.settings.api_key_file).read_text("utf-8"))
+        known.update(keys.read_keys(f"loadgen {self._loadgen_key} infer,load"))
+        return known
+
+    def _connections(self) -> Connections:
+        return Connections(self.settings.max_connections, self.settings.max_connections_per_peer, room_for_local())
 
     def _end_rest(self) -> None:
         """What the engine did not end: its process was gone."""
@@ -212,6 +262,8 @@ def _migrate(url: str) -> None:
         migrate.upgrade(url)
     except SchemaError as error:
         raise AnotherVersion(error.message, error.param) from error
+    except DatabaseDamaged as error:
+        raise Damaged(error.message, error.param) from error
 
 
 def _hash_key(directory: Path) -> bytes:

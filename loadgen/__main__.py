@@ -82,13 +82,12 @@ def locust_command(options: argparse.Namespace, scenario: Scenario) -> list[str]
     """The command line of the headless Locust that plays the scenario."""
     closed = scenario.closed
     command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary", "--skip-log-setup"]
-    command += ["--exit-code-on-error", "0", "--stop-timeout", "1", "--progress", "--host", options.url]
+    command += ["--exit-code-on-error", "0", "--stop-timeout", "1", "--progress", f"--host={options.url}"]
     command += ["--users", str(scenario.users), "--spawn-rate", f"{closed.arrivals.spawn_rate if closed else 100:g}"]
     command += ["--scenario", scenario.name, "--seed", str(options.seed)]
     for flag, value in (("--run-id", options.run), ("--model", options.model), ("--out", options.out)):
-        command += [flag, value] if value else []
-    for pair in options.set:
-        command += ["--set", pair]
+        command += [f"{flag}={value}"] if value else []  # one word: a value that begins with -- is no flag
+    command += [f"--set={pair}" for pair in options.set]
     if options.processes > 1:
         port = str(free_port())
         command += ["--processes", str(options.processes), "--master-host", "127.0.0.1", "--master-port", port]

@@ -2,10 +2,12 @@
 
 Knows a crew and Locust's runner, no HTTP and no request. Locust keeps users and processes; the run's end is ours.
 Invariant: Locust stops only after the crew has recorded what was in flight, and the run is closed exactly once.
+A run whose progress nobody reads any more stops by itself: the supervisor that would have stopped it is dead.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -111,8 +113,18 @@ class Director:
             "capacity": self._crew.capacity(),
             "workers_lost": self._crew.lost(),
         }
-        sys.stdout.write(orjson.dumps(line).decode() + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(orjson.dumps(line).decode() + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._abandon(plan)
+
+    def _abandon(self, plan: Plan) -> None:
+        """Whoever started the run and read its progress is dead: no orphan goes on loading a server."""
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+        print("loadgen: nobody reads the progress any more: the run stops", file=sys.stderr, flush=True)
+        if self._plan is plan:
+            gevent.spawn(self._end_locust)
 
 
 def wishes_of(options: Any, host: str | None) -> Wishes:

@@ -27,7 +27,8 @@ FOLDER = Path(__file__).parent / "scenarios"
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.toml"))
+    home = folder.resolve()  # a link that leads elsewhere is none of them
+    return sorted(path.stem for path in folder.glob("*.toml") if path.resolve().parent == home)
 
 
 def load(name: str, overrides: Mapping[str, object] | None = None, folder: Path = FOLDER) -> Scenario:

@@ -74,6 +74,14 @@ class SchedulerSettings:
     max_num_queued_tokens: int = setting(
         0, "most waiting prompt tokens; 0: no bound", unit="tokens", low=0, high=1 << 40, vllm=True
     )
+    admission: str = setting(
+        "bounded", "bounded: refuse when the queue is full; shed: also refuse at once what cannot meet its TTFT bound",
+        choices=("bounded", "shed"),
+    )  # fmt: skip
+    ttft_slo_ms: int = setting(
+        2000, "bound on TTFT that shed holds a request to which names no deadline_ms", unit="ms", low=1, high=86_400_000
+    )
+    shed_safety: float = setting(1.2, "factor on the estimated TTFT before shed compares it with the bound", low=0.1, high=10.0)
     default_timeout_ms: int = setting(600_000, "time-out of a request that names none", unit="ms", low=1, high=86_400_000)
 
     def __post_init__(self) -> None:

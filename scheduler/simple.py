@@ -76,6 +76,9 @@ class _StaticLimits:
     enable_prefix_caching: bool = False
     max_num_queued_reqs: int = 1 << 62
     max_num_queued_tokens: int = 0
+    admission: str = "bounded"
+    ttft_slo_ms: int = 1
+    shed_safety: float = 1.0
 
 
 class _HigherFirst(Keyed):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,19 @@ def wait_until(question: Callable[[], Any], seconds: float = 30.0, what: str = "
 
 
 class LiveServer:
-    """`python -m app.serve` with `arguments`; a context manager."""
+    """`python -m app.serve` with `arguments`; a context manager. `entry`, `wrapper`: run something else, or under something."""
 
-    def __init__(self, data_dir: Path, *arguments: str, ready_s: float = 60.0, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *arguments: str,
+        ready_s: float = 60.0,
+        env: dict[str, str] | None = None,
+        entry: Sequence[str] = ("-m", "app.serve"),
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.entry = entry
+        self.wrapper = wrapper
         self.data_dir = data_dir
         self.arguments = arguments
         self.ready_s = ready_s
@@ -39,7 +49,7 @@ class LiveServer:
     def __enter__(self) -> LiveServer:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.log = open(self.data_dir / "server.log", "wb")
-        command = [sys.executable, "-m", "app.serve", "--port", "0", "--data-dir", str(self.data_dir), *self.arguments]
+        command = [*self.wrapper, sys.executable, *self.entry, "--port", "0", "--data-dir", str(self.data_dir), *self.arguments]
         env = {**os.environ, **self.env}
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=self.log, stderr=subprocess.STDOUT, env=env)
         try:
@@ -63,6 +73,11 @@ class LiveServer:
                 self.process.wait()
         self.log.close()
         return self.process.returncode
+
+    def engine_pid(self) -> int | None:
+        """The present engine process."""
+        engines = [pid for pid in engine_processes() if _parent(pid) == self.process.pid]
+        return max(engines, default=None)
 
     def text_of_log(self) -> str:
         """What the server printed."""
@@ -94,3 +109,21 @@ class LiveServer:
                 return bool(response.status == 200)
         except OSError:
             return False
+
+
+def engine_processes() -> list[int]:
+    """Every engine process of this machine, whoever started it."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if b"scheduler.engine.server" in _read(pid, "cmdline")]
+
+
+def _parent(pid: int) -> int:
+    after_name = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(after_name[1]) if len(after_name) > 1 else 0
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""  # it has just ended

@@ -42,11 +42,12 @@ class Problem:
 
 
 class ApiError(BatchscopeError):
-    """Raised in a view, answered as its problem."""
+    """Raised in a view, answered as its problem. `detail`: the records' word for it, where that is not its code."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, detail: str | None = None) -> None:
         super().__init__(problem.message, problem.param)
         self.problem = problem
+        self.detail = detail or problem.code or "invalid"
 
 
 def bad(message: str, param: str | None = None, code: str | None = None) -> ApiError:

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, request
 
 from app.api import openai_format, outcomes
 from app.api.decode import decode_object
-from app.api.errors import ApiError, Problem, not_found, unavailable
+from app.api.errors import ApiError, not_found, unavailable
 from app.api.openai_parse import CHAT, COMPLETIONS, Generation, Model, parse
 from app.api.sequences import Prompts, read_prompts, submits_of
 from app.extensions import Parts, parts
@@ -75,7 +75,7 @@ def _serve(endpoint: str) -> Response:
     try:
         generation, prompts = _read(here, call)
     except ApiError as error:
-        _record_refusal(here, call, error.problem)
+        _record_refusal(here, call, error)
         raise
     return _answer(here, call, generation, prompts)
 
@@ -102,13 +102,23 @@ def _read(here: Parts, call: Call) -> tuple[Generation, Prompts]:
     """Decode, check, tokenize; raises ApiError for whatever stands against accepting."""
     if here.draining():
         raise ApiError(outcomes.shutting_down())
+    if (trouble := here.writer.trouble) is not None:
+        raise ApiError(outcomes.storage(trouble))
+    if here.overload.full:
+        raise ApiError(outcomes.queue_full(here.overload.retry_after_s), "queue_full")
     body = decode_object(request.get_data(cache=False))
     served = served_model(here)
     generation = parse(call.endpoint, body, served)
     text = here.text()
     if text is None:
         raise unavailable("the tokenizer is loading", "engine_loading")
-    return read_prompts(generation, text, served, here.engine.status.settings, here.run_native)
+    generation, prompts = read_prompts(generation, text, served, here.engine.status.settings, here.run_native)
+    if here.draining():  # a stop that began while the tokenizer's thread worked may have counted who is in flight
+        raise ApiError(outcomes.shutting_down())
+    lengths = [len(ids) for ids in prompts.ids for _ in range(generation.n)]
+    if here.overload.misses(call.received_at, generation.deadline_ms, lengths):
+        raise ApiError(outcomes.shed(here.overload.retry_after_s), "shed")
+    return generation, prompts
 
 
 def served_model(here: Parts) -> Model:
@@ -116,7 +126,7 @@ def served_model(here: Parts) -> Model:
     status = here.engine.status
     if not here.engine.up:
         code = "engine_loading" if status.state == "loading" else "engine_down"
-        raise unavailable(f"the engine is {status.state}: {status.text}", code, 2.0)
+        raise unavailable(f"the engine is {status.state}: {status.text}", code, here.engine.retry_s)
     capacity = status.capacity
     return Model(capacity["model"], capacity["vocab_size"], status.settings["max_model_len"])
 
@@ -136,7 +146,8 @@ def _answer(here: Parts, call: Call, generation: Generation, prompts: Prompts) -
     stream = TokenStream(request.environ["batchscope.socket"], chunked=request.environ["SERVER_PROTOCOL"] != "HTTP/1.0")
     frames = openai_format.StreamFrames(shape) if generation.stream else None
     keep = not generation.stream or here.settings.record_text
-    answer = Answer(call.id, submits, stream, outcomes.explainer(call.endpoint), frames=frames, keep_text=keep)
+    explain = outcomes.explainer(call.endpoint, lambda: here.overload.retry_after_s)
+    answer = Answer(call.id, submits, stream, explain, frames=frames, keep_text=keep)
     here.acceptance.begin(_row(here, call, generation, prompts, tenant, shape.model), answer, submits)
     answer.wait()
     if answer.problem is not None or stream.lost is not None:
@@ -204,12 +215,12 @@ def _row(here: Parts, call: Call, generation: Generation, prompts: Prompts, tena
     )
 
 
-def _record_refusal(here: Parts, call: Call, problem: Problem) -> None:
-    if call.run is not None:
-        row = AcceptedRow(
-            call.id, call.received_at, call.received_wall, call.endpoint, run=call.run, client_request_id=call.client_request_id
-        )
-        here.writer.refuse(row, problem.status, problem.code or "invalid", time.monotonic_ns())
+def _record_refusal(here: Parts, call: Call, error: ApiError) -> None:
+    row = AcceptedRow(
+        call.id, call.received_at, call.received_wall, call.endpoint, run=call.run, client_request_id=call.client_request_id
+    )
+    here.counters.refused[error.detail] += 1
+    here.acceptance.refuse(row, error.problem.status, error.detail)
 
 
 def _record_text(here: Parts, call: Call, answer: Answer) -> None:

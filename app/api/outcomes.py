@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 from app.api.errors import NO_RETRY, Problem
 from app.api.openai_parse import CHAT
-from app.store.errors import StoreBusy
+from app.store.errors import StoreBusy, StoreFull, StoreLocked
 from scheduler.core.events import RequestFinished
 from scheduler.core.request import FinishReason
 
 GONE = Problem(499, "the client closed the connection", None, "client_gone")
 
 
-def explainer(endpoint: str) -> Callable[[RequestFinished], Problem]:
-    """What an end that is not `stop` or `length` means to the client of `endpoint`."""
+def explainer(endpoint: str, retry_after_s: Callable[[], int] = lambda: 1) -> Callable[[RequestFinished], Problem]:
+    """What an end that is not `stop` or `length` means to the client of `endpoint`; when a refused one may come again."""
     param = "messages" if endpoint == CHAT else "prompt"
 
     def explain(event: RequestFinished) -> Problem:
         detail = event.detail or "internal"
         if event.reason is FinishReason.REJECTED:
-            return _rejected(event, detail, param)
+            return _rejected(event, detail, param, retry_after_s)
         if event.reason is FinishReason.TIMEOUT:
-            return Problem(504, "the request's time-out passed before it was finished", "timeout_ms", "timeout", NO_RETRY)
+            return timed_out()
         if event.reason is FinishReason.ABORT:
             return _aborted(detail)
         return Problem(500, f"the request failed in the engine: {detail}", None, detail)
@@ -33,10 +33,35 @@ def explainer(endpoint: str) -> Callable[[RequestFinished], Problem]:
     return explain
 
 
+def queue_full(retry_after_s: int) -> Problem:
+    """As many wait as may."""
+    return _overloaded("the queue is full", retry_after_s)
+
+
+def shed(retry_after_s: int) -> Problem:
+    """It would have been served too late to be of use: better told at once."""
+    return _overloaded(
+        "so much is waiting that the first token would come after its bound (deadline_ms, ttft_slo_ms)", retry_after_s
+    )
+
+
+def _overloaded(message: str, retry_after_s: int) -> Problem:
+    return Problem(503, message, None, "server_overloaded", {"Retry-After": str(retry_after_s)})
+
+
 def storage(error: Exception) -> Problem:
     """The row could not be made durable, so the request was not accepted."""
-    code = "storage_busy" if isinstance(error, StoreBusy) else "storage_full"
+    code = "storage_failed"
+    if isinstance(error, StoreFull):
+        code = "storage_full"
+    elif isinstance(error, (StoreBusy, StoreLocked)):
+        code = "storage_busy"
     return Problem(503, "the request could not be recorded, so it was not accepted", None, code, {"Retry-After": "5"})
+
+
+def timed_out() -> Problem:
+    """Its own time-out passed."""
+    return Problem(504, "the request's time-out passed before it was finished", "timeout_ms", "timeout", NO_RETRY)
 
 
 def crashed() -> Problem:
@@ -49,7 +74,7 @@ def shutting_down() -> Problem:
     return Problem(503, "the server is shutting down", None, "server_shutting_down", {"Retry-After": "5"})
 
 
-def _rejected(event: RequestFinished, detail: str, param: str) -> Problem:
+def _rejected(event: RequestFinished, detail: str, param: str, retry_after_s: Callable[[], int]) -> Problem:
     tokens = event.prompt_tokens
     refusals = {
         "context_length": Problem(
@@ -61,7 +86,7 @@ def _rejected(event: RequestFinished, detail: str, param: str) -> Problem:
     }
     if detail in refusals:
         return refusals[detail]
-    return Problem(503, "the queue is full", None, "server_overloaded", {"Retry-After": "1"})
+    return shed(retry_after_s()) if detail == "shed" else queue_full(retry_after_s())
 
 
 def _aborted(detail: str) -> Problem:

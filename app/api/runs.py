@@ -24,6 +24,7 @@ from scheduler.errors import EngineGone
 
 runs = Blueprint("runs", __name__, url_prefix="/api")
 
+DEFAULT_SEED = 1  # as for the command line and plain Locust: the same scenario is the same load wherever it is started
 _FIELDS = frozenset({"scenario", "external", "name", "set", "seed", "scheduler", "processes"})
 
 
@@ -116,6 +117,7 @@ def _asked(body: dict[str, Any]) -> Asked:
     fields.refuse_unknown(body, _FIELDS)
     external = fields.boolean(body, "external") or False
     scenario = fields.string(body, "scenario", 64, shortest=1)
+    seed = fields.integer(body, "seed", 0, 2**63 - 1)
     if scenario is None and not external:
         raise fields.missing("scenario")
     return Asked(
@@ -123,7 +125,7 @@ def _asked(body: dict[str, Any]) -> Asked:
         external=external,
         name=fields.string(body, "name", 200),
         set=fields.mapping(body, "set") or {},
-        seed=fields.integer(body, "seed", 0, 2**63 - 1) or 0,
+        seed=DEFAULT_SEED if seed is None else seed,
         scheduler=fields.mapping(body, "scheduler") or {},
         processes=fields.integer(body, "processes", 1, 64) or 1,
     )

@@ -17,6 +17,7 @@ from scheduler.engine.messages import Submit
 from scheduler.text.bundle import Text
 
 MS = 1_000_000
+INLINE_CHARACTERS = 2_000  # encoded in a millisecond or two: less than a native thread waits for its turn beside a busy hub
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class Prompts:
 def read_prompts(
     generation: Generation, text: Text, model: Model, settings: Mapping[str, Any], run_native: Callable[..., Any]
 ) -> tuple[Generation, Prompts]:
-    """Tokenize on a native thread, then settle max_tokens; raises ApiError when a prompt can never fit."""
-    prompts: Prompts = run_native(_encode, generation, text)
+    """Tokenize, what is long on a native thread, then settle max_tokens; raises ApiError when a prompt can never fit."""
+    long = _characters(generation) > INLINE_CHARACTERS
+    prompts: Prompts = run_native(_encode, generation, text) if long else _encode(generation, text)
     param = "messages" if generation.endpoint == CHAT else "prompt"
     longest = max(map(len, prompts.ids))
     if not all(prompts.ids):
@@ -48,6 +50,12 @@ def read_prompts(
         message = f"the prompt has {longest} tokens and can never fit the KV cache of {capacity}"
         raise bad(message, param, "exceeds_kv_capacity")
     return generation, prompts
+
+
+def _characters(generation: Generation) -> int:
+    """How much there is to encode, or to decode: token ids need neither, unless they are to be echoed."""
+    said = sum(len(content) for _, content in generation.messages)
+    return said + sum(len(prompt) for prompt in generation.prompts if generation.echo or isinstance(prompt, str))
 
 
 def _encode(generation: Generation, text: Text) -> Prompts:

@@ -6,7 +6,6 @@ Knows no table of the database. Invariant: with --json the answer is printed as 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -16,10 +15,11 @@ from urllib.parse import quote
 from app.cli.failures import OK, USAGE, CommandError
 from app.cli.records import all_requests, records
 from app.cli.report_text import comparison_text, report_text
-from app.cli.request_text import COLUMNS, flat, request_text, table_row
+from app.cli.request_text import COLUMNS, request_text, table_row
 from app.cli.server import Server, client_key, holding
 from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
+from app.store.export import csv_head, csv_rows
 
 EXACT = ("run", "tenant", "kind", "policy", "model", "endpoint", "detail", "client-request-id")
 MEASURES = ("ttft-ms", "tpot-ms", "queue-ms", "e2e-ms", "prompt-tokens", "cached-tokens", "output-tokens", "preemptions")
@@ -151,12 +151,9 @@ def _print_table(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _print_csv(rows: Iterable[Mapping[str, Any]]) -> None:
-    writer = None
-    for row in map(flat, rows):
-        if writer is None:
-            writer = csv.DictWriter(sys.stdout, list(row), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow(row)
+    sys.stdout.write(csv_head().decode())
+    for row in rows:
+        sys.stdout.write(csv_rows([row]).decode())
 
 
 def _print_lines(rows: Iterable[Mapping[str, Any]]) -> None:

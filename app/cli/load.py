@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from app.cli.failures import FAILED, OK, USAGE, CommandError
 from app.cli.foreign import load_foreign
 from app.cli.report_text import report_text
 from app.cli.server import Server, client_key, holding, started
 from app.cli.settings import server_arguments, server_settings
+from app.cli.target import local_target
 from app.cli.terminal import ProgressLine, pairs, print_json, say, table
 from app.supervisor import scenarios
 from scheduler.errors import SettingsError
 from scheduler.settings import parse_pairs
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 POLL_S = 0.5
 ENDED = ("finished", "failed", "stopped")
 READERS = {"int": int, "float": float, "str": str, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
@@ -73,9 +73,9 @@ def load(options: argparse.Namespace) -> int:
     wanted = scenario_values(options.scenario, options.set)
     scheduler = parse_pairs(options.scheduler)
     if options.url:
-        _only_loopback(options.url)
+        options.url = local_target(options.url)
         server = Server(options.url, client_key())
-        if server.status("/api/scheduler") not in (200, 401):
+        if server.status("/api/scheduler") not in (200, 401, 403, 429):
             if scheduler:
                 raise CommandError(f"{options.url} is not a Batchscope server: --scheduler cannot be applied to it", USAGE)
             return load_foreign(options)
@@ -154,12 +154,6 @@ def _server(options: argparse.Namespace) -> AbstractContextManager[Server]:
     if server is not None:
         return nullcontext(server)
     return started(settings, server_arguments(options), say)
-
-
-def _only_loopback(url: str) -> None:
-    host = urlsplit(url).hostname
-    if host not in LOOPBACK and not (host or "").startswith("127."):
-        raise CommandError(f"only servers on this machine are loaded, not {host!r}: use --url http://127.0.0.1:PORT", USAGE)
 
 
 def _scenario_text(found: Mapping[str, Any]) -> str:

@@ -94,7 +94,13 @@ def _goodput(good: Mapping[str, Any], throughput: Mapping[str, Any]) -> str:
     if throughput.get("duration_s") is None:
         return line
     rates = ", ".join(f"{number(throughput[name])} {unit}" for name, unit in RATES)
-    return f"{line}\nthroughput {rates} over {number(throughput['duration_s'])} s"
+    return f"{line}\nthroughput {rates} over {number(throughput['duration_s'])} s{_cached(throughput)}"
+
+
+def _cached(throughput: Mapping[str, Any]) -> str:
+    """How much of the prompts the prefix cache gave; a run's prompts begin with a nonce, so the cache starts cold."""
+    cached, prompt = throughput.get("cached_tokens"), throughput.get("prompt_tokens")
+    return f", {100 * cached / prompt:.1f} % of prompt tokens from the prefix cache" if cached is not None and prompt else ""
 
 
 RATES = (("requests_s", "requests/s"), ("output_tok_s", "output tokens/s"), ("prompt_tok_s", "prompt tokens/s"))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.cli.terminal import NONE, number, pairs, table
-from scheduler.metrics import WAIT_REASONS
 
 COLUMNS = (
     ("received", "received"), ("id", "id"), ("state", "state"), ("tenant", "tenant"), ("kind", "kind"), ("priority", "prio"),
@@ -22,13 +21,6 @@ def table_row(request: Mapping[str, Any]) -> dict[str, Any]:
     state = request["finish"] or request["state"]
     shown = f"{state}: {request['detail']}" if request.get("detail") else state
     return {**request, "received": (request["received"] or "")[11:23], "state": shown}
-
-
-def flat(request: Mapping[str, Any]) -> dict[str, Any]:
-    """One level only: `waits` as a column for each reason, lists as JSON; undefined is empty."""
-    row = {name: value for name, value in request.items() if name != "waits"}
-    row |= {f"wait_{reason}_ms": request["waits"].get(reason, 0.0) for reason in WAIT_REASONS}
-    return {name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in row.items()}
 
 
 def request_text(request: Mapping[str, Any]) -> str:

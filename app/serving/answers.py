@@ -132,6 +132,7 @@ class Answer:
         """The row is durable, or `problem` says why not."""
         self.committed = problem is None
         if problem is not None:
+            self._ended = 0  # all may have ended before the records refused it: nothing of that has left
             self.fail(problem)
         self.stream.wake()
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from app.serving.answers import Answer, Track
+from app.serving.answers import ENDED_WELL, Answer, Track
 from scheduler.core.events import Event, FirstToken, RequestFinished, RequestQueued, RequestScheduled
 from scheduler.engine.messages import Submit
 
 _RECENT_ADMISSIONS = 64
+_TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,26 @@ class Place:
 
 
 class InFlight:
-    """All answers in flight, found by sequence id, and by number within the engine's present life."""
+    """All answers in flight, found by sequence id, and by number within the engine's present life.
 
-    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    `when_recorded(done)` calls `done` once what the records were given so far is durable; at once if there are no records.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], int] = time.monotonic_ns,
+        when_recorded: Callable[[Callable[[], object]], object] | None = None,
+    ) -> None:
         self._clock = clock
+        self._when_recorded = when_recorded or (lambda done: done())
         self._by_id: dict[str, Track] = {}
         self._by_number: dict[int, Track] = {}
-        self._admissions: collections.deque[int] = collections.deque(maxlen=_RECENT_ADMISSIONS)
+        self._admissions: collections.deque[int] = collections.deque(maxlen=_RECENT_ADMISSIONS)  # readings of the busy clock
+        self._busy_ns = 0  # the busy clock: time in which somebody waited; only then do admissions tell how fast a queue drains
+        self._busy_since = 0
         self.waiting = 0
+        self.undecided = 0  # sequences submitted whose verdict is still out, and their prompt tokens
+        self.undecided_tokens = 0
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             RequestQueued: self._queue,
             RequestScheduled: self._schedule,
@@ -52,6 +66,7 @@ class InFlight:
         """Follow an answer; to be called before its sequences are submitted."""
         for track in answer.tracks:
             self._by_id[track.id] = track
+            self._decide(track, +1)
 
     def find(self, request_id: str) -> Answer | None:
         """The live answer with this id (a sequence's id finds its POST)."""
@@ -87,16 +102,18 @@ class InFlight:
 
     def _queue(self, event: RequestQueued) -> None:
         if (track := self._by_id.get(event.id)) is not None:
+            if not track.queued:
+                self._decide(track, -1)
             track.number = event.seq
             self._by_number[event.seq] = track
-            self.waiting += 1
+            self._wait(+1, event.at)
             track.answer.queued(track)
 
     def _schedule(self, event: RequestScheduled) -> None:
         if (track := self._by_number.get(event.number)) is not None and not track.scheduled:
             track.scheduled = True
-            self.waiting -= 1
-            self._admissions.append(event.at)
+            self._admissions.append(self._busy(event.at))
+            self._wait(-1, event.at)
 
     def _first_token(self, event: FirstToken) -> None:
         if (track := self._by_number.get(event.number)) is not None:
@@ -106,31 +123,50 @@ class InFlight:
     def _finish(self, event: RequestFinished) -> None:
         if (track := self._by_id.get(event.id)) is not None:
             self._forget(track)
-            track.answer.end(track, event)
+            track.finished = event
+            if event.reason in ENDED_WELL:  # no client is told so of a row that a crash could still end otherwise
+                self._when_recorded(partial(track.answer.end, track, event))
+            else:
+                track.answer.end(track, event)
 
     def place(self) -> Place:
         """Where the newest waiting request stands."""
         if len(self._admissions) < 2 or not self.waiting:
             return Place(self.waiting, None)
-        span = self._clock() - self._admissions[0]
+        span = self._busy(self._clock()) - self._admissions[0]
         return Place(self.waiting, round(self.waiting * span / len(self._admissions) / 1e6, 1))
 
-    def engine_gone(self) -> tuple[list[Answer], list[Submit]]:
-        """The engine died: answers that had delivered (they are lost), and what is to be submitted to the next one."""
-        lost, again = [], []
-        for answer in self.answers():
-            if answer.delivered or answer.stream.lost is not None or answer.problem is not None:
-                lost.append(answer)
-                continue
-            for track in answer.tracks:
-                if track.finished is None and track.submit is not None:
-                    again.append(track.submit)
-                    track.scheduled = False
+    def engine_gone(self) -> list[Answer]:
+        """The engine died: the answers that are lost with it. The others stay, and are not known to any engine now."""
+        for track in self._by_number.values():
+            track.number = 0
+            track.scheduled = False
         self._by_number.clear()
-        self.waiting = 0
-        return lost, again
+        self._wait(-self.waiting, self._clock())
+        return [one for one in self.answers() if one.delivered or one.stream.lost is not None or one.problem is not None]
+
+    def unsubmitted(self) -> Iterator[tuple[Answer, Submit]]:
+        """What a new life of the engine must be given; looked at afresh each time, since answers end meanwhile."""
+        for track in list(self._by_id.values()):
+            if track.finished is None and track.submit is not None and track.id in self._by_id:
+                yield track.answer, track.submit
 
     def _forget(self, track: Track) -> None:
-        self._by_id.pop(track.id, None)
+        if self._by_id.pop(track.id, None) is not None and not track.queued:
+            self._decide(track, -1)
         if self._by_number.pop(track.number, None) is not None and not track.scheduled:
-            self.waiting -= 1
+            self._wait(-1, self._clock())
+
+    def _decide(self, track: Track, more: int) -> None:
+        self.undecided += more
+        self.undecided_tokens += more * (0 if track.submit is None else len(track.submit.prompt) // _TOKEN_BYTES)
+
+    def _busy(self, now: int) -> int:
+        return self._busy_ns + (max(0, now - self._busy_since) if self.waiting else 0)
+
+    def _wait(self, more: int, now: int) -> None:
+        if not self.waiting:
+            self._busy_since = now
+        elif not self.waiting + more:
+            self._busy_ns = self._busy(now)
+        self.waiting += more

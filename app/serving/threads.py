@@ -8,6 +8,7 @@ Invariant: a callable given to `Inbox.post` from any thread runs in a greenlet o
 from __future__ import annotations
 
 import collections
+import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from gevent.event import AsyncResult
 from gevent.hub import get_hub
 from gevent.threadpool import ThreadPool
 
+TURN_S = 0.005
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -75,6 +77,24 @@ def _outcome(function: Callable[..., T], args: Any, kwargs: Any) -> tuple[T | No
         return function(*args, **kwargs), None
     except BaseException as error:  # it is raised again where the call was made
         return None, error
+
+
+class Breath:
+    """Called between pieces of work that may be endless: lets the other greenlets run once the last time is TURN_S ago.
+
+    Yielding after each piece would hold a reader that is behind to one piece a round of the hub, however much it lacks.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = gevent.sleep) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._since = clock()
+
+    def __call__(self) -> None:
+        """Perhaps sleep for a round."""
+        if self._clock() - self._since > TURN_S:
+            self._sleep(0)
+            self._since = self._clock()
 
 
 class Inbox:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import gevent
@@ -21,17 +22,30 @@ from gevent.hub import get_hub
 
 from app.serving.handler import Watcher
 
-MAX_BEHIND_BYTES = 256 << 10
-MAX_BEHIND_S = 30.0
-SEND_BUFFER = 128 << 10
+SEND_BUFFER = 32 << 10  # the kernel doubles it; what a slow client does not take must come to our bounds, not hide there
 WRITABLE = 2
 _PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How far a client may fall behind: bytes that we keep for it, and seconds until what was kept at one time is taken."""
+
+    behind_bytes: int = 256 << 10
+    behind_s: float = 30.0
 
 
 class TokenStream:
     """One client. `chunked`: frame what is pushed as HTTP/1.1 chunks. `lost`: why the client will not get the rest."""
 
-    def __init__(self, sock: Any, *, chunked: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        sock: Any,
+        *,
+        chunked: bool = True,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.lost: str | None = None
         self.ended = False
         self._raw = sock._sock
@@ -39,7 +53,9 @@ class TokenStream:
         self._clock = clock
         self._open = False
         self._buffer = bytearray()
-        self._behind_since = 0.0
+        self._patience = patience
+        self._mark_at = 0.0  # when the buffer was looked at, and how much of what it held then is still there
+        self._mark_bytes = 0
         self._wake = Event()
         self._watcher = Watcher(sock, self._wake.set)
 
@@ -56,7 +72,6 @@ class TokenStream:
             if sent == len(data) or self.lost is not None:
                 return
             data = data[sent:]
-            self._behind_since = self._clock()
         self._buffer += data
         if self._open:
             self._check_behind()
@@ -106,7 +121,6 @@ class TokenStream:
     def _begin(self) -> None:
         self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # else the kernel hides megabytes from our bound
         self._open = True
-        self._behind_since = self._clock()
 
     def _drain_until_ended(self) -> None:
         room = get_hub().loop.io(self._raw.fileno(), WRITABLE)
@@ -119,7 +133,7 @@ class TokenStream:
                 if self._buffer:
                     self._check_behind()
                     room.start(self._wake.set)
-                self._wake.wait(MAX_BEHIND_S / 4 if self._buffer else None)
+                self._wake.wait(self._patience.behind_s / 4 if self._buffer else None)
                 self._wake.clear()
                 room.stop()
         finally:
@@ -132,6 +146,7 @@ class TokenStream:
             if not sent:
                 return
             del self._buffer[:sent]
+            self._mark_bytes -= sent
 
     def _send(self, data: bytes) -> int:
         try:
@@ -148,7 +163,10 @@ class TokenStream:
             self._lose("client_gone")
 
     def _check_behind(self) -> None:
-        if len(self._buffer) > MAX_BEHIND_BYTES or self._clock() - self._behind_since > MAX_BEHIND_S:
+        """A steady reader may stay behind for ever, a stalled one may not: what counts is that old bytes leave."""
+        if self._mark_bytes <= 0:
+            self._mark_at, self._mark_bytes = self._clock(), len(self._buffer)
+        if len(self._buffer) > self._patience.behind_bytes or self._clock() - self._mark_at > self._patience.behind_s:
             self._lose("slow_client")
 
     def _lose(self, why: str) -> None:

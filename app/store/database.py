@@ -9,6 +9,7 @@ Any other SQLAlchemy URL (PostgreSQL) is opened as it is, with read-only transac
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -32,6 +33,12 @@ def reading(url: str) -> Engine:
         return _open_server(url, read_only=True)
     path = make_url(url).database or ""
     return _open(f"sqlite:///file:{path}?mode=ro&uri=true", _READING, "BEGIN")
+
+
+def file_of(url: str) -> Path | None:
+    """The file of the embedded database; None where a server keeps the records."""
+    name = make_url(url).database
+    return Path(name) if is_sqlite(url) and name else None
 
 
 def is_sqlite(url: str) -> bool:

@@ -1,10 +1,15 @@
 """The errors of the records.
 
-StoreError          (a BatchscopeError)
-├── QueryError      a filter, sort key, cursor or limit is wrong; `param` names it
-├── StoreBusy       the backlog is over its bound, or the writer is closed: nothing more is accepted
-├── StoreFailed     the database refused a write twice; the first cause is chained
-└── SchemaError     the database belongs to another version of the code
+StoreError              (a BatchscopeError)
+├── QueryError          a filter, sort key, cursor or limit is wrong; `param` names it
+├── StoreBusy           the backlog is over its bound, or the writer is closed: nothing more is accepted
+├── StoreFailed         the database refused a write; the cause is chained
+│   ├── StoreLocked     another process held its lock for longer than we wait
+│   ├── StoreFull       there is no room for it on the disk
+│   └── StoreLost       its file was removed or replaced under us
+├── SchemaError         the database belongs to another version of the code
+├── DatabaseDamaged     its file is not a sound database
+└── DatabaseUnusable    its file cannot be opened, or is locked, at a start
 """
 
 from __future__ import annotations
@@ -25,8 +30,28 @@ class StoreBusy(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The database refused a write, and refused it again."""
+    """The database refused a write, and refused it again where that could help."""
+
+
+class StoreLocked(StoreFailed):
+    """Somebody else held the database's lock for too long."""
+
+
+class StoreFull(StoreFailed):
+    """The disk, or the database's bound, is full."""
+
+
+class StoreLost(StoreFailed):
+    """The file at the database's path is gone or is another one."""
 
 
 class SchemaError(StoreError):
-    """The schema is newer than this code, or damaged."""
+    """The schema is newer than this code."""
+
+
+class DatabaseDamaged(StoreError):
+    """The file is not a database, or not a sound one; it was left as it is."""
+
+
+class DatabaseUnusable(StoreError):
+    """The file cannot be opened for writing now."""

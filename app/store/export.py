@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -40,7 +40,7 @@ def _pieces(
     form: str, fetch: Fetch, params: Mapping[str, str], items: list[dict[str, Any]], after: str | None
 ) -> Iterator[bytes]:
     if form == "csv":
-        yield _csv([[*COLUMNS, *(f"wait_{reason}_ms" for reason in WAIT_REASONS), "ignored_fields"]])
+        yield csv_head()
     yield _page(form, items)
     while after is not None:
         items, after = fetch(params, after)
@@ -50,6 +50,16 @@ def _pieces(
 def _page(form: str, items: list[dict[str, Any]]) -> bytes:
     if form == "jsonl":
         return b"".join(orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE) for item in items)
+    return csv_rows(items)
+
+
+def csv_head() -> bytes:
+    """The line of names over all CSV of ours."""
+    return _csv([[*COLUMNS, *(f"wait_{reason}_ms" for reason in WAIT_REASONS), "ignored_fields"]])
+
+
+def csv_rows(items: Iterable[Mapping[str, Any]]) -> bytes:
+    """A line a request, in the columns of `csv_head`."""
     return _csv([_cells(item) for item in items])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from app.store.accepted import AcceptedRow, Amend, WebEnd
@@ -30,6 +31,7 @@ from scheduler.core.events import (
 )
 from scheduler.metrics import WAIT_REASONS
 
+FORGOTTEN_KEPT = 20_000
 Row = dict[str, Any]
 Numbered = RequestScheduled | RequestParked | RequestUnparked | RequestPreempted | FirstToken
 
@@ -61,6 +63,8 @@ class Fold:
         self._clocks: dict[int, tuple[int, int]] = {web_boot: (wall, mono)}
         self._policies: dict[int, str] = {}
         self._open: dict[str, OpenRequest] = {}
+        self._moved: dict[str, OpenRequest] = {}  # open, and not as the records have it: their columns are made by `take`
+        self._forgotten: dict[str, None] = {}  # refused by the database; the engine has yet to end them
         self._numbers: dict[tuple[int, int], tuple[OpenRequest | None, str]] = {}
         self._table: dict[type, Callable[[Any], None]] = {
             EngineStarted: self._engine_started,
@@ -83,6 +87,9 @@ class Fold:
 
     def take(self) -> Batch:
         """The batch so far; an empty one from here on."""
+        for request in self._moved.values():
+            self._update(request.id, request.live_columns())
+        self._moved.clear()
         batch, self.batch = self.batch, Batch()
         return batch
 
@@ -91,8 +98,12 @@ class Fold:
         self._open[row.id] = OpenRequest(row.id, row.received_at, row.sequences, row.stream, row.prompt_tokens, row.policy)
 
     def forget(self, request_id: str) -> None:
-        """Its row could not be written: no longer follow it."""
+        """Its row could not be written: no longer follow it, and keep none of its events."""
         self._open.pop(request_id, None)
+        self._moved.pop(request_id, None)
+        self._forgotten[request_id] = None
+        if len(self._forgotten) > FORGOTTEN_KEPT:
+            del self._forgotten[next(iter(self._forgotten))]
 
     def fold(self, item: Event | WebEnd | Amend) -> None:
         """One item, in order of arrival."""
@@ -155,11 +166,10 @@ class Fold:
             self._numbers.pop((old.boot, old.number), None)
         state = request.sequence(event.id)
         state.boot, state.number = event.boot, event.seq
-        columns = request.live_columns()
+        self._moved[request.id] = request
         if event.id in (request.id, f"{request.id}/0"):
             policy = request.policy or self._policies.get(event.boot)
-            columns |= {"boot": event.boot, "number": event.seq, "policy": policy}
-        self._update(request.id, columns)
+            self._update(request.id, {"boot": event.boot, "number": event.seq, "policy": policy})
 
     def _numbered(self, event: Numbered) -> None:
         request, sequence_id = self._numbers.get((event.boot, event.number), (None, None))
@@ -178,7 +188,7 @@ class Fold:
             state.preemptions += 1
         else:
             state.first_token_at = event.at
-        self._update(request.id, request.live_columns())
+        self._moved[request.id] = request
 
     def _finished(self, event: RequestFinished) -> None:
         by_engine = event.boot != self.web_boot  # only the engine's core can count the parts
@@ -226,9 +236,10 @@ class Fold:
             return  # the database refuses the second terminal row, and the writer counts it
         state.state, state.ending = "finished", ending
         if request.unfinished:
-            self._update(request_id, request.live_columns())
+            self._moved[request_id] = request
             return
         self._update(request_id, request.final_columns())
+        self._moved.pop(request_id, None)
         del self._open[request_id]
         for each in request.states.values():
             self._numbers.pop((each.boot, each.number), None)
@@ -243,18 +254,28 @@ class Fold:
         self.batch.updates.setdefault(request_id, {}).update(columns)
 
     def _event_row(self, event: Event, sequence_id: str, *, terminal: bool = False) -> None:
-        data = {name: getattr(event, name) for name in _PAYLOAD[type(event)]}
-        if isinstance(event, RequestFinished):
-            data["parts"] = event.parts._asdict()
-        self._row(type(event).__name__, event.boot, event.seq, event.at, sequence_id, data, terminal=terminal)
+        name, read = _PAYLOAD[type(event)]
+        data = read(event)
+        if terminal:
+            data["parts"] = data["parts"]._asdict()
+        self._row(name, event.boot, event.seq, event.at, sequence_id, data, terminal=terminal)
 
     def _row(self, kind: str, boot: int, seq: int, at: int, sequence_id: str, data: Row, *, terminal: bool) -> None:
-        row = {"boot": boot, "seq": seq, "kind": kind, "at": at, "terminal": terminal, "data": data}
-        row |= {"request_id": sequence_id.partition("/")[0], "sequence_id": sequence_id}
+        request_id = sequence_id.partition("/")[0]
+        if request_id in self._forgotten:
+            return
+        row = {
+            "boot": boot, "seq": seq, "kind": kind, "at": at, "terminal": terminal,
+            "request_id": request_id, "sequence_id": sequence_id, "data": data,
+        }  # fmt: skip
         (self.batch.terminals if terminal else self.batch.events).append(row)
 
 
-_COLUMNS = ("boot", "seq", "at", "id")
-_PAYLOAD: dict[type[Event], tuple[str, ...]] = {  # fields of an event that are not columns of their own
-    kind: tuple(spec.name for spec in fields(kind) if spec.name not in _COLUMNS) for kind in EVENT_TYPES
-}
+def _payload(kind: type[Event]) -> tuple[str, Callable[[Event], Row]]:
+    """The kind's name, and how to read those of its fields that are not columns of their own."""
+    names = tuple(spec.name for spec in fields(kind) if spec.name not in ("boot", "seq", "at", "id"))
+    read = attrgetter("seq", *names)  # of two names at least, so that it gives a tuple
+    return kind.__name__, lambda event: dict(zip(names, read(event)[1:], strict=True))
+
+
+_PAYLOAD = {kind: _payload(kind) for kind in EVENT_TYPES}

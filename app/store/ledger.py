@@ -8,12 +8,12 @@ Invariant: a second terminal event of a sequence changes nothing and is counted,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from dataclasses import fields
+from operator import attrgetter
 
-from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, update
 
+from app.store import bulk
 from app.store.accepted import AcceptedRow, sequence_ids
 from app.store.fold import Batch, Row
 from app.store.models import boots, request_events, requests, runs, settings_changes, steps
@@ -23,27 +23,41 @@ _IN_FLIGHT = ("pending", "running", "draining")
 
 def insert_accepts(connection: Connection, rows: list[AcceptedRow]) -> None:
     """New rows of `requests`, waiting."""
-    if rows:
-        connection.execute(insert(requests), [_request_row(row) for row in rows])
+    bulk.insert(connection, requests, [_request_row(row) for row in rows])
+
+
+def write(connection: Connection, accepts: list[AcceptedRow], batch: Batch) -> int:
+    """New rows and the batch together: what the batch knows of a new row goes into its insertion. Returns as `apply`."""
+    known = batch.updates
+    bulk.insert(connection, requests, [_request_row(row) | known.get(row.id, {}) for row in accepts])
+    return apply(connection, batch, done=frozenset(row.id for row in accepts))
 
 
 def is_there(connection: Connection, row: AcceptedRow) -> bool:
     """Is this very row in the database? Asked after a commit whose outcome is unknown."""
+    return connection.execute(select(requests.c.id).where(_very(row))).first() is not None
+
+
+def withdraw(connection: Connection, rows: list[AcceptedRow]) -> None:
+    """Rows that were refused to their clients after a commit of unknown outcome: should they be there, they go."""
+    for row in rows:
+        connection.execute(delete(requests).where(_very(row)))
+
+
+def _very(row: AcceptedRow) -> ColumnElement[bool]:
     table = requests.c
-    mine = (table.id == row.id) & (table.received_at == row.received_at) & (table.received_wall == row.received_wall)
-    return connection.execute(select(table.id).where(mine)).first() is not None
+    return (table.id == row.id) & (table.received_at == row.received_at) & (table.received_wall == row.received_wall)
 
 
-def apply(connection: Connection, batch: Batch) -> int:
-    """The whole batch; returns how many terminal events were refused as second ones."""
+def apply(connection: Connection, batch: Batch, done: frozenset[str] = frozenset()) -> int:
+    """The whole batch, but for updates of the rows `done`; returns how many terminal events were refused as second ones."""
     refused = 0
     for table, rows in _tables(batch):
-        done = _insert_ignoring(connection, table, rows)
+        stored = bulk.insert(connection, table, rows, ignoring=True)
         if rows is batch.terminals:
-            refused = len(rows) - done
-    for names, rows in _by_columns(batch.updates).items():
-        values: dict[str, Any] = {name: bindparam(name) for name in names}
-        connection.execute(update(requests).where(requests.c.id == bindparam("key")).values(values), rows)
+            refused = len(rows) - stored
+    for rows in _by_columns(batch.updates, done).values():
+        bulk.update(connection, requests, rows)
     return refused
 
 
@@ -67,7 +81,7 @@ def begin_life(connection: Connection, wall: int, mono: int, pid: int) -> int:
     """Number this life of the web process, and end what an earlier one left open: `error: web_crash`."""
     boot = 1 + max(_last_boot(connection, table) for table in (boots, request_events, steps, settings_changes))
     row = {"boot": boot, "wall": wall, "mono": mono, "runner": "web", "web_pid": pid, "created": wall}
-    connection.execute(insert(boots), [row])
+    bulk.insert(connection, boots, [row])
     _end_open_requests(connection, boot, mono)
     left = runs.c.status.in_(_IN_FLIGHT)
     connection.execute(update(runs).where(left).values(status="failed", error="web_crash", ended_wall=wall))
@@ -84,7 +98,7 @@ def _end_open_requests(connection: Connection, boot: int, mono: int) -> None:
         shared | {"seq": seq, "request_id": sequence.partition("/")[0], "sequence_id": sequence}
         for seq, sequence in enumerate(ids, start=-len(ids))  # below the seqs that the web will author while it lives
     ]
-    _insert_ignoring(connection, request_events, rows)
+    bulk.insert(connection, request_events, rows, ignoring=True)
     ended = {"state": "finished", "finish": "error", "detail": "web_crash"}
     connection.execute(update(requests).where(requests.c.state != "finished").values(ended))
 
@@ -99,18 +113,12 @@ def _tables(batch: Batch) -> tuple[tuple[Table, list[Row]], ...]:
     )
 
 
-def _insert_ignoring(connection: Connection, table: Table, rows: list[Row]) -> int:
-    if not rows:
-        return 0
-    make: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return connection.execute(make(table).on_conflict_do_nothing(), rows).rowcount
-
-
-def _by_columns(updates: dict[str, Row]) -> dict[tuple[str, ...], list[Row]]:
+def _by_columns(updates: dict[str, Row], done: frozenset[str]) -> dict[tuple[str, ...], list[Row]]:
+    """The updates of other rows than `done`, in groups of equal columns."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for key, columns in updates.items():
-        if columns:
-            groups.setdefault(tuple(sorted(columns)), []).append(columns | {"key": key})
+        if columns and key not in done:
+            groups.setdefault(tuple(columns), []).append(columns | {bulk.KEY: key})
     return groups
 
 
@@ -119,4 +127,11 @@ def _last_boot(connection: Connection, table: Table) -> int:
 
 
 def _request_row(row: AcceptedRow) -> Row:
-    return asdict(row) | {"ignored_fields": list(row.ignored_fields) or None, "state": "waiting"}
+    """All columns, so that new rows are alike whatever is known of them already."""
+    ignored = list(row.ignored_fields) or None
+    return _BLANK | dict(zip(_ACCEPTED, _accepted(row), strict=True)) | {"ignored_fields": ignored, "state": "waiting"}
+
+
+_BLANK: Row = dict.fromkeys(column.name for column in requests.columns)
+_ACCEPTED = tuple(spec.name for spec in fields(AcceptedRow))
+_accepted = attrgetter(*_ACCEPTED)

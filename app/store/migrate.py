@@ -1,7 +1,8 @@
 """The schema of a database, brought to this code's version. Knows Alembic, no table.
 
 Run before the writer starts, while nobody else has the database open.
-Invariant: a migration that is killed leaves the schema it found; a database newer than the code is refused, untouched.
+Invariant: a migration that is killed leaves the schema it found; a database that is damaged, or newer than the code, is
+refused, untouched: it is looked at read-only first.
 """
 
 from __future__ import annotations
@@ -15,16 +16,28 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from app.store import database
 from app.store.errors import SchemaError
+from app.store.refusal import damaged, unusable
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+CHECKED_BYTES = 512 << 20  # a larger file is not read whole at each start: that would take seconds
 
 
 def upgrade(url: str, revision: str = "head") -> str:
-    """Bring the database to `revision`, making it if need be; returns the revision it is at."""
-    return _run(url, lambda config: command.upgrade(config, revision))
+    """Bring the database to `revision`, making it if need be; returns the revision it is at.
+
+    Raises SchemaError when it is newer, DatabaseDamaged or DatabaseUnusable when it cannot serve.
+    """
+    path = database.file_of(url)
+    try:
+        if path is not None and path.exists() and path.stat().st_size:
+            _inspect(url, path)
+        return _run(url, lambda config: command.upgrade(config, revision))
+    except DBAPIError as error:
+        raise unusable(error, path or "the database") from error
 
 
 def downgrade(url: str, revision: str = "base") -> str:
@@ -52,6 +65,16 @@ def _run(url: str, act: Callable[[Config], None]) -> str:
         config.attributes["connection"] = connection
         act(config)
         return _current(connection)
+
+
+def _inspect(url: str, path: Path) -> None:
+    """Without writing a byte: is it sound, and do we know its schema?"""
+    with database.reading(url).connect() as connection:
+        if path.stat().st_size <= CHECKED_BYTES:
+            said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+            if said != "ok":
+                raise damaged(path, said.splitlines()[-1])
+        _refuse_newer(connection, _config())
 
 
 def _config() -> Config:

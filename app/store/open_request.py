@@ -7,7 +7,7 @@ sum to its E2E), its tokens and preemptions are summed, its finish is the graves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.store.accepted import sequence_ids
@@ -66,29 +66,34 @@ class OpenRequest:
     @property
     def unfinished(self) -> list[str]:
         """Ids of its sequences that have no ending yet."""
-        ids = sequence_ids(self.id, self.sequences)
+        ids = (self.id,) if self.sequences == 1 else sequence_ids(self.id, self.sequences)
         return [each for each in ids if each not in self.states or self.states[each].ending is None]
 
     def live_columns(self) -> dict[str, object]:
         """The row while it is open."""
-        states = [each for each in self.states.values() if each.ending is None]
-        now = next((name for name in ("running", "preempted") if any(each.state == name for each in states)), "waiting")
-        scheduled, first = self._first("scheduled_at"), self._first("first_token_at")
+        state, scheduled, first, preemptions = "waiting", None, None, 0
+        for each in self.states.values():
+            preemptions += each.preemptions
+            scheduled, first = _earlier(scheduled, each.scheduled_at), _earlier(first, each.first_token_at)
+            if each.ending is None and state != "running" and each.state != "waiting":
+                state = each.state
         return {
-            "state": now,
+            "state": state,
             "scheduled_at": scheduled,
             "first_token_at": first,
             "queue_ms": _ms(scheduled, self.received_at),
             "ttft_ms": _ms(first, self.received_at),
-            "preemptions": sum(each.preemptions for each in self.states.values()),
+            "preemptions": preemptions,
         }
 
     def final_columns(self) -> dict[str, object]:
         """The row once all sequences have ended."""
         ended = [(each, each.ending) for each in self.states.values() if each.ending is not None]
         endings = [ending for _, ending in ended]
-        last_state, last = max(ended, key=lambda pair: -1 if pair[1].at is None else pair[1].at)
-        gravest = max(endings, key=lambda ending: GRAVITY.index(ending.reason))
+        last_state, last, gravest = *ended[0], endings[0]
+        if len(ended) > 1:
+            last_state, last = max(ended, key=lambda pair: -1 if pair[1].at is None else pair[1].at)
+            gravest = max(endings, key=lambda ending: GRAVITY.index(ending.reason))
         columns = self.live_columns()
         columns |= parts_columns(last.parts)
         columns |= {
@@ -98,23 +103,19 @@ class OpenRequest:
             "finished_at": last.at,
             "e2e_ms": _ms(last.at, self.received_at),
             "tpot_ms": _tpot(last_state, last),
-            "cached_tokens": _total(ending.cached_tokens for ending in endings),
-            "output_tokens": _total(ending.output_tokens for ending in endings),
-            "preemptions": sum(max(each.preemptions, ending.preemptions) for each, ending in ended),
+            "cached_tokens": _total([ending.cached_tokens for ending in endings]),
+            "output_tokens": _total([ending.output_tokens for ending in endings]),
+            "preemptions": sum([max(each.preemptions, ending.preemptions) for each, ending in ended]),
             "status_code": self._status(gravest.reason),
         }
         if self.prompt_tokens is None:
-            columns["prompt_tokens"] = _total(ending.prompt_tokens for ending in endings)
+            columns["prompt_tokens"] = _total([ending.prompt_tokens for ending in endings])
         return columns
-
-    def _first(self, name: str) -> int | None:
-        values = [getattr(each, name) for each in self.states.values()]
-        return min((value for value in values if value is not None), default=None)
 
     def _status(self, reason: str) -> int | None:
         if self.status_code is not None:
             return self.status_code
-        if self.stream and self._first("first_token_at") is not None:
+        if self.stream and any(each.first_token_at is not None for each in self.states.values()):
             return 200  # headers had left before it failed
         return {"stop": 200, "length": 200, "timeout": 504, "error": 500}.get(reason)
 
@@ -145,6 +146,12 @@ def _ms(at: int | None, since: int) -> float | None:
     return None if at is None else (at - since) / 1e6
 
 
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
 def _tpot(state: SequenceState, ending: Ending) -> float | None:
     tokens = ending.output_tokens
     if ending.reason not in _ENDED_WELL or ending.at is None or state.first_token_at is None or tokens is None or tokens < 2:
@@ -152,6 +159,6 @@ def _tpot(state: SequenceState, ending: Ending) -> float | None:
     return (ending.at - state.first_token_at) / (tokens - 1) / 1e6
 
 
-def _total(values: Iterable[int | None]) -> int | None:
+def _total(values: list[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None

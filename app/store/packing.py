@@ -1,6 +1,6 @@
 """Bytes for what is too numerous for rows: the slices of a step, the token gaps of a client's request.
 
-Numbers are written as LEB128 varints (7 bits a byte, low first) of deltas, then deflated where that is shorter. The
+Numbers are written as LEB128 varints (7 bits a byte, low first) of deltas, then deflated where that is much shorter. The
 first byte says which: 0 plain, 1 deflated. Knows no table.
 Invariant: unpack_slices(pack_slices(…)) gives the same slices sorted by number; gaps come back to the microsecond.
 """
@@ -10,20 +10,24 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from operator import sub
 
 from scheduler.core.events import SliceRow
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+WORTH_DEFLATING = 128  # bytes; below, deflating saves a tenth and costs more than all else that a step's row needs
 
 
 def pack_slices(decodes: Sequence[int], chunks: Sequence[tuple[int, int, int]], failed: Sequence[int] = ()) -> bytes:
     """The slices of a StepCompleted; numbers must be unique within each group."""
     ordered = sorted(chunks)
     tails = [tokens << 1 | emitted for _, tokens, emitted in ordered]
-    values = [len(decodes), len(ordered), len(failed)]
+    data = _varints([len(decodes), len(ordered), len(failed)])
     for group in (sorted(decodes), [number for number, _, _ in ordered], sorted(failed)):
-        values += _deltas(group)
-    return _squeeze(_varints(values + tails))
+        deltas = _deltas(group)
+        data += _varints(deltas[:1]) + _varints(deltas[1:])  # the first is large, the others hardly ever
+    return _squeeze(data + _varints(tails))
 
 
 def unpack_slices(data: bytes) -> list[SliceRow]:
@@ -54,7 +58,7 @@ def unpack_gaps(data: bytes | None) -> list[float]:
 
 
 def _deltas(numbers: Sequence[int]) -> list[int]:
-    return [number - before for number, before in zip(numbers, [0, *numbers], strict=False)]
+    return list(map(sub, numbers, [0, *numbers]))  # map ends with the shorter
 
 
 def _sums(deltas: Iterable[int]) -> Iterator[int]:
@@ -67,12 +71,15 @@ def _sums(deltas: Iterable[int]) -> Iterator[int]:
 def _varints(values: Sequence[int]) -> bytes:
     if not values or max(values) < 0x80:
         return bytes(values)  # the usual case: each value is its own varint
+    return b"".join([_ONE_BYTE[value] if value < 0x80 else _varint(value) for value in values])
+
+
+def _varint(value: int) -> bytes:
     out = bytearray()
-    for value in values:
-        while value >= 0x80:
-            out.append(value & 0x7F | 0x80)
-            value >>= 7
-        out.append(value)
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
     return bytes(out)
 
 
@@ -91,7 +98,10 @@ def _read_varints(data: bytes) -> list[int]:
 
 
 def _squeeze(data: bytes) -> bytes:
-    small = zlib.compress(data, 6) if len(data) > 24 else data
+    if len(data) < WORTH_DEFLATING:
+        return _PLAIN + data
+    deflater = zlib.compressobj(1, memLevel=1)  # a small state: making it is most of the cost
+    small = deflater.compress(data) + deflater.flush()
     return _DEFLATED + small if len(small) < len(data) else _PLAIN + data
 
 

@@ -45,16 +45,17 @@ def reconcile(server: Sequence[Row], client: Sequence[Row], *, server_side: bool
 def mismatch(reconciliation: Mapping[str, Any]) -> str | None:
     """Why the two sides do not match, naming the first requests; None when they do."""
     said = {
-        "missing_on_server": "reached the server but have no row there",
-        "missing_on_client": "have a server row but none of the client",
-        "repeated_on_server": "have more server rows than the client made attempts",
+        "missing_on_server": "reached the server but {have} no row there",
+        "missing_on_client": "{have} a server row but none of the client",
+        "repeated_on_server": "{have} more server rows than the client made attempts",
     }
     for name, words in said.items():
         count = reconciliation["counts"][name]
         if count:
             ids = reconciliation[name]
             shown = ", ".join(ids[:3]) + (", …" if count > 3 else "")
-            return f"{count} {'request' if count == 1 else 'requests'} {words}: {shown}"
+            who, have = ("request", "has") if count == 1 else ("requests", "have")
+            return f"{count} {who} {words.format(have=have)}: {shown}"
     return None
 
 

@@ -125,7 +125,11 @@ def steps_figures(steps: Sequence[Row]) -> dict[str, Any]:
 
 
 def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | None) -> dict[str, Any]:
-    """Per second over the whole run: answers that ended well, their tokens, prompt tokens taken in."""
+    """Per second over the whole run: answers that ended well, their tokens, prompt tokens taken in.
+
+    cached_tokens: prompt tokens that the prefix cache gave. A load run's prompts begin with a nonce, so that what an
+    earlier run left in the cache is not measured; what is found was shared within the run.
+    """
     ok = [row for row in client if row["status"] == "ok"]
     output = _sum(row["output_tokens"] for row in (client or server))
     prompt = _sum(row["prompt_tokens"] for row in (server or client))
@@ -137,6 +141,7 @@ def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | No
         "prompt_tok_s": prompt / seconds if seconds else None,
         "output_tokens": output,
         "prompt_tokens": prompt,
+        "cached_tokens": _sum(row["cached_tokens"] for row in server) if server else None,
     }
 
 

@@ -126,10 +126,19 @@ def _slo(run: Mapping[str, Any]) -> Slo:
 def _judge(run: Mapping[str, Any], found: dict[str, Any], *, simulated: bool, server_side: bool) -> dict[str, Any]:
     word: str | None = None
     why: str | None = f"the run is {run['status']}"
-    if run["status"] not in runs.ACTIVE:
+    if run["status"] == "failed":
+        word, why = "invalid", f"the run failed: {run['error'] or 'no reason was kept'}"
+    elif run["status"] not in runs.ACTIVE:
         cpu_high = bool(run["generator_cpu_high"])
         word, why = verdict(found, cpu_high=cpu_high, simulated=simulated, server_side=server_side)
-    line = headline(word or run["status"], why if word else None, found["waits"], found["settings"])
+    line = headline(
+        word or run["status"],
+        why if word else None,
+        found["waits"],
+        found["settings"],
+        reconciliation=found["reconciliation"],
+        budget_used=found["steps"]["budget_used"],
+    )
     return {"verdict": word, "verdict_reason": why, "headline": line, "simulated": simulated} | found
 
 

@@ -6,7 +6,8 @@ Invariant: `status` moves along LAWFUL only; a run that has ended keeps its stat
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ LAWFUL: dict[str, tuple[str, ...]] = {
     "stopped": (),
 }
 ACTIVE = tuple(status for status, moves in LAWFUL.items() if moves)
-_SLICE = 200  # requests deleted in one transaction
+_PIECE = 20  # rows of `requests` or `client_requests` deleted by one statement
+_TURN_S = 0.002  # how long a transaction goes on with pieces: accepts wait meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,27 @@ def remove(connection: Connection, run_id: str) -> Generator[None, None, int]:
     """
     if _row(connection, run_id)["status"] in ACTIVE:
         raise StoreError(f"run {run_id} is active: stop it first", "run")
-    deleted = 0
-    while ids := list(connection.execute(select(requests.c.id).where(requests.c.run == run_id).limit(_SLICE)).scalars()):
-        connection.execute(delete(request_events).where(request_events.c.request_id.in_(ids)))
-        connection.execute(delete(requests).where(requests.c.id.in_(ids)))
-        deleted += len(ids)
-        yield
-    connection.execute(delete(client_requests).where(client_requests.c.run == run_id))
+    deleted, ends_at = 0, time.monotonic() + _TURN_S
+    for count in _pieces(connection, run_id):
+        deleted += count
+        if time.monotonic() > ends_at:
+            yield
+            ends_at = time.monotonic() + _TURN_S
     connection.execute(delete(runs).where(runs.c.id == run_id))
     return deleted
+
+
+def _pieces(connection: Connection, run_id: str) -> Iterator[int]:
+    """Delete what belongs to a run piece by piece; each time, how many requests went."""
+    mine, lines = requests.c.run == run_id, client_requests.c
+    while ids := list(connection.execute(select(requests.c.id).where(mine).limit(_PIECE)).scalars()):
+        connection.execute(delete(request_events).where(request_events.c.request_id.in_(ids)))
+        connection.execute(delete(requests).where(requests.c.id.in_(ids)))
+        yield len(ids)
+    named = select(lines.client_request_id).where(lines.run == run_id).limit(_PIECE)
+    while ids := list(connection.execute(named).scalars()):
+        connection.execute(delete(client_requests).where(lines.run == run_id, lines.client_request_id.in_(ids)))
+        yield 0
 
 
 def get(connection: Connection, run_id: str) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """The scribe: what the writer's thread does with what it was handed. One connection, no thread and no queue of its own.
 
-A write that fails is tried once more on a new connection, after re-reading which accepts are there. Then accepts fail
-to their callers, and the rest stays pending until the database takes it; a row that can never be stored (its own fault,
-not the database's) is counted as lost and does not take its neighbours with it.
-Invariant: an accept is answered None only after the commit that holds its row; pending rows keep their order.
+A write that fails is tried once more on a new connection, after re-reading which accepts are there (not so when a lock or
+a full disk refused it: then nothing was written, and the caller would wait twice). Then accepts fail to their callers, and the
+rest stays pending until the database takes it; a row that can never be stored (its own fault, not the database's) is
+counted as lost and does not take its neighbours with it.
+Invariant: an accept is answered None only after the commit that holds its row; pending rows keep their order; nothing is
+written to another file than the one that was opened at the start.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +22,10 @@ from sqlalchemy.exc import OperationalError
 
 from app.store import ledger
 from app.store.accepted import AcceptedRow, Amend, WebEnd
-from app.store.errors import StoreError, StoreFailed
+from app.store.errors import StoreError, StoreFailed, StoreFull, StoreLocked, StoreLost
 from app.store.fold import Batch, Fold
+from app.store.place import Place
+from app.store.refusal import first_line, refused
 from scheduler.core.events import Event, StepCompleted
 
 Done = Callable[[Exception | None], object]
@@ -28,6 +33,7 @@ JobDone = Callable[[Any, Exception | None], object]
 Work = Callable[[Connection], Any]
 Answer = Callable[[], object]
 Item = Event | WebEnd | Amend
+HOPELESS = (StoreLocked, StoreFull, StoreLost)  # the outcome is known, nothing was written, and a second try is no better
 
 
 @dataclass(slots=True)
@@ -42,7 +48,7 @@ class Job:
 class Scribe:
     """See the module. Used by one thread at a time: `begin` by the starter, then the writer's thread alone."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, place: Place | None = None) -> None:
         self.fold = Fold(0, 0, 0, 0)
         self.pending = Batch()
         self.commits = 0
@@ -51,12 +57,28 @@ class Scribe:
         self.terminal_duplicates = 0
         self.last_error: str | None = None
         self._engine = engine
+        self._place = place
+        self._lost: StoreLost | None = None
+        self._refused: StoreFailed | None = None
+        self._doubtful: list[AcceptedRow] = []  # refused to their callers, and perhaps there all the same
         self._connection: Connection | None = None
+
+    @property
+    def trouble(self) -> StoreFailed | None:
+        """Why nothing more should be accepted now; None while the database takes what it is given."""
+        return self._lost or self._refused
+
+    def look(self) -> None:
+        """Is the file that we write to still the one at its path?"""
+        if self._place is not None:
+            self._lost = self._place.missing()
 
     def begin(self, wall: int, mono: int, pid: int) -> int:
         """The number of this life of the web process; what an earlier one left open is ended."""
-        with self._open().begin():
-            boot = ledger.begin_life(self._open(), wall, mono, pid)
+        connection = self._open()
+        with connection.begin():
+            boot = ledger.begin_life(connection, wall, mono, pid)
+        self._written()
         self.fold = Fold(boot, wall, mono, pid)
         return boot
 
@@ -67,19 +89,29 @@ class Scribe:
         for item, host_late_ns in items:
             self._fold(item, host_late_ns)
         batch = self._merge()
-        if not accepts and not len(batch):
+        if not accepts and not len(batch) and not self._doubtful:
             return []
         try:
             connection = self._open()
             with connection.begin():
-                ledger.insert_accepts(connection, [row for row, _ in accepts])
-                refused = ledger.apply(connection, batch)
+                ledger.withdraw(connection, self._doubtful)
+                second = ledger.write(connection, [row for row, _ in accepts], batch)
         except Exception as error:  # whatever it was, the outcome is unknown: re-read and try again
             self._failed(error)
-            return self._again(accepts, batch)
-        self.commits += 1
-        self.terminal_duplicates += refused
+            return self._again(accepts, batch, refused(error))
+        self._written()
+        self._doubtful = []
+        self.terminal_duplicates += second
         return [partial(done, None) for _, done in accepts]
+
+    def refuse(self, accepts: deque[tuple[AcceptedRow, Done]]) -> list[Answer]:
+        """Give up on accepts that are still to be written, while there is trouble; empties `accepts`."""
+        answers: list[Answer] = []
+        while self.trouble is not None and accepts:
+            row, done = accepts.popleft()
+            self.fold.forget(row.id)
+            answers.append(partial(done, self.trouble))
+        return answers
 
     def advance(self, job: Job) -> list[Answer]:
         """One slice of a job: no answer while there is more of it."""
@@ -89,6 +121,9 @@ class Scribe:
                 ended, result = self._slice(connection, job)
         except StoreError as error:  # the work's own refusal
             return [partial(job.done, None, error)]
+        except OperationalError as error:
+            self._failed(error)
+            return [partial(job.done, None, refused(error))]
         except Exception as error:  # it goes to whoever asked for the job
             self._failed(error)
             return [partial(job.done, None, error)]
@@ -97,6 +132,8 @@ class Scribe:
     def hang_up(self) -> None:
         """Close the connection; the next use opens another."""
         connection, self._connection = self._connection, None
+        if self._place is not None:
+            self._place.release()
         if connection is not None:
             try:
                 connection.close()
@@ -105,23 +142,42 @@ class Scribe:
 
     # ---- the second try
 
-    def _again(self, accepts: list[tuple[AcceptedRow, Done]], batch: Batch) -> list[Answer]:
+    def _again(self, accepts: list[tuple[AcceptedRow, Done]], batch: Batch, why: StoreFailed) -> list[Answer]:
         """Accepts one by one, so that a bad row fails alone; then the batch."""
         answers: list[Answer] = []
-        broken: StoreFailed | None = None  # the database itself: no use asking it again for each of the others
+        broken: StoreFailed | None = why if isinstance(why, HOPELESS) else None  # no use asking again for each of the others
+        failed: set[str] = set()
         for row, done in accepts:
             failure = broken or self._accept_again(row)
             if failure is not None:
-                broken = failure if isinstance(failure.__cause__, OperationalError) else None
-                self.fold.forget(row.id)
-                batch.updates.pop(row.id, None)
+                broken = failure if broken or isinstance(failure.__cause__, OperationalError) else None
+                failed.add(row.id)
             answers.append(partial(done, failure))
+        self._forget(failed, batch)
+        if not isinstance(why, HOPELESS):
+            self._doubtful += [row for row, _ in accepts if row.id in failed]
+        if isinstance(broken, HOPELESS):
+            self._keep(batch, broken)
+            return answers
         try:
             self._salvage(batch)
         except Exception as error:  # the database's fault, not a row's: keep them for later
             self._failed(error)
-            self.pending = batch
+            self._keep(batch, refused(error))
         return answers
+
+    def _keep(self, batch: Batch, why: StoreFailed) -> None:
+        if len(batch):
+            self.pending, self._refused = batch, why
+
+    def _forget(self, ids: set[str], batch: Batch) -> None:
+        """These were never accepted: nothing is kept of them."""
+        for request_id in ids:
+            self.fold.forget(request_id)
+            batch.updates.pop(request_id, None)
+        if ids:
+            batch.events = [row for row in batch.events if row["request_id"] not in ids]
+            batch.terminals = [row for row in batch.terminals if row["request_id"] not in ids]
 
     def _accept_again(self, row: AcceptedRow) -> StoreFailed | None:
         try:
@@ -131,9 +187,7 @@ class Scribe:
                     ledger.insert_accepts(connection, [row])
         except Exception as error:  # it goes to whoever waits for the accept
             self._failed(error)
-            failure = StoreFailed(f"the request could not be recorded: {_first_line(error)}")
-            failure.__cause__ = error
-            return failure
+            return refused(error)
         return None
 
     def _salvage(self, batch: Batch) -> None:
@@ -141,7 +195,7 @@ class Scribe:
         connection = self._open()
         with connection.begin():
             lost = sum(not self._stored(connection, piece) for piece in ledger.pieces(batch))
-        self.commits += 1
+        self._written()
         self.lost += lost
 
     def _stored(self, connection: Connection, piece: Batch) -> bool:
@@ -156,6 +210,13 @@ class Scribe:
         return True
 
     # ---- pieces
+
+    def _written(self) -> None:
+        """A commit went through: the database takes what it is given."""
+        self.commits += 1
+        self._refused = None
+        if self._place is not None:
+            self._place.note()
 
     def _fold(self, item: Item, host_late_ns: int) -> None:
         try:
@@ -191,6 +252,9 @@ class Scribe:
 
     def _open(self) -> Connection:
         if self._connection is None:
+            self.look()
+            if self._lost is not None:  # opening would make an empty file in its place
+                raise self._lost
             self._connection = self._engine.connect()
         return self._connection
 
@@ -200,8 +264,4 @@ class Scribe:
 
     def _note(self, error: BaseException) -> None:
         self.errors += 1
-        self.last_error = _first_line(error)
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        self.last_error = first_line(error)

@@ -9,11 +9,13 @@ SimpleQueue, the thread's only thing to block on. What callers hand over lies in
     refuse(row, …)      a request that was answered with an error at once
     end(…), amend(…)    what the web itself knows of a request: engine_crash and the like; status, text
     events(list)        core events of one message, in order
+    after(done)         done() once all that was handed over before is durable, or the database has refused it
     job(work, done)     work(connection) in a transaction of its own, then done(result, None) or done(None, error);
                         a generator gets one transaction a step (keep each ≤ 10 ms), others go between
 
 Group commit: all accepts that are there share a commit at once; events alone linger up to 4 ms for company.
-Nothing is dropped for want of room: `full` tells the web to refuse instead. Failures: see scribe.py.
+Nothing is dropped for want of room: `full` tells the web to refuse instead, `overflowing` to let the engine wait. While
+the database refuses what it is given (`trouble`), everything is tried again twice a second.
 Invariant: done(None) comes after the commit that holds the row; an event is never written before its request's row, nor
 a job run before what was handed over before it is written.
 """
@@ -21,6 +23,7 @@ a job run before what was handed over before it is written.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,15 +32,23 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from sqlalchemy.exc import DBAPIError
+
 from app.store import database
 from app.store.accepted import AcceptedRow, Amend, Reason, WebEnd
-from app.store.errors import StoreBusy
+from app.store.errors import StoreBusy, StoreError
+from app.store.place import Place
+from app.store.refusal import refused
 from app.store.scribe import Done, Item, Job, JobDone, Scribe, Work
-from scheduler.core.events import Event
+from scheduler.core.events import Event, StepCompleted
 
 MAX_BACKLOG = 50_000
+SLICES_A_ROW = 16  # so many slices of a step that waits take the memory of one row
+MOST_ITEMS = 2_000  # events in one transaction: an accept that comes meanwhile waits for it
 LINGER_S = 0.004
 RETRY_S = 0.5
+PATIENCE_S = 1.0  # who came during a try that took longer, and failed, does not wait for another
+LOOK_S = 2.0  # how often it is looked whether the file is still there
 
 
 class WakeQueue(Protocol):
@@ -75,23 +86,36 @@ class Writer:
         spawn: Callable[[Callable[[], None]], object],
         notify: Callable[[Callable[[], object]], object],
         new_queue: Callable[[], WakeQueue] = SimpleQueue,
+        wall: Callable[[], int] = time.time_ns,
+        mono: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.web_boot = 0
         self._boots = 0
-        self._scribe = Scribe(database.writing(url))
+        path = database.file_of(url)
+        self._scribe = Scribe(database.writing(url), None if path is None else Place(path))
         self._spawn = spawn
         self._notify = notify
+        self._wall = wall
+        self._mono = mono
         self._wake = new_queue()
         self._ended = new_queue()
         self._accepts: deque[tuple[AcceptedRow, Done]] = deque()
         self._events: deque[tuple[Item, int]] = deque()
         self._jobs: deque[Job] = deque()
+        self._marks: deque[Callable[[], object]] = deque()
+        self._slices_put = 0  # written by the callers' side alone,
+        self._slices_taken = 0  # and this by the thread's: their difference is what waits
         self._poked = False
+        self._more = False  # the last transaction was full: there may be events that nobody will poke for
         self._closing = False
+        self._looked_at = 0
 
     def start(self) -> None:
-        """End what a crash left open, then start the thread. Raises what the database says; migrate before."""
-        self.web_boot = self._boots = self._scribe.begin(time.time_ns(), time.monotonic_ns(), os.getpid())
+        """End what a crash left open, then start the thread. Raises StoreFailed; migrate before."""
+        try:
+            self.web_boot = self._boots = self._scribe.begin(self._wall(), self._mono(), os.getpid())
+        except DBAPIError as error:
+            raise refused(error) from error
         self._spawn(self._run)
 
     def next_boot(self) -> int:
@@ -101,15 +125,16 @@ class Writer:
 
     def accept(self, row: AcceptedRow, done: Done) -> None:
         """Make the row durable, then done(None)."""
-        if self.full:
-            why = "the writer is closed" if self._closing else "the backlog of the records is full"
-            self._notify(partial(done, StoreBusy(why)))
+        if self._closing or self.full:
+            self._notify(partial(done, self.trouble))
             return
         self._accepts.append((row, done))
         self._wake.put(None)
 
     def refuse(self, row: AcceptedRow, status_code: int, detail: str, at: int) -> None:
-        """A row that is rejected from the start. Nobody waits for it; a failure is counted."""
+        """A row that is rejected from the start, where there is room for it. Nobody waits for it; a failure is counted."""
+        if self.trouble is not None:
+            return
         self.accept(row, _nobody)
         self.end(row.id, "rejected", detail, at, status_code=status_code)
 
@@ -134,6 +159,15 @@ class Writer:
         """Core events of one message in order; `host_late_ns` of the step among them."""
         self._put(events, host_late_ns)
 
+    def after(self, done: Callable[[], object]) -> None:
+        """Call `done` once what was handed over before is durable. At once while the database refuses what it is given: the
+        records catch up later, and nobody should wait for a disk."""
+        if self._closing or self.failing:
+            self._notify(done)
+            return
+        self._marks.append(done)
+        self._poke()
+
     def job(self, work: Work, done: JobDone) -> None:
         """Run `work(connection)` in a transaction; see the module for generators."""
         if self._closing:
@@ -153,15 +187,31 @@ class Writer:
         return True
 
     @property
+    def trouble(self) -> StoreError | None:
+        """Why a new request would be refused now."""
+        if self._closing:
+            return StoreBusy("the writer is closed")
+        return self._scribe.trouble or (StoreBusy("the backlog of the records is full") if self.full else None)
+
+    @property
     def full(self) -> bool:
-        """True when new requests must be refused (503 storage_busy)."""
-        waiting = len(self._accepts) + len(self._events) + len(self._scribe.pending)
-        return self._closing or waiting > MAX_BACKLOG
+        """True when more waits to be written than should."""
+        return self._behind > MAX_BACKLOG
+
+    @property
+    def overflowing(self) -> bool:
+        """True when even what was accepted brings too much: its source should wait."""
+        return not self._closing and self._behind > 2 * MAX_BACKLOG
 
     @property
     def failing(self) -> bool:
         """True while the database refuses what it is given: readiness should say so."""
-        return len(self._scribe.pending) > 0
+        return self._scribe.trouble is not None
+
+    @property
+    def _behind(self) -> int:
+        slices = max(0, self._slices_put - self._slices_taken)
+        return len(self._accepts) + len(self._events) + len(self._scribe.pending) + slices // SLICES_A_ROW
 
     def stats(self) -> WriterStats:
         """The counters now."""
@@ -181,7 +231,11 @@ class Writer:
         )
 
     def _put(self, items: Sequence[Item], host_late_ns: int) -> None:
+        self._slices_put += _slices(items)
         self._events.extend((item, host_late_ns) for item in items)
+        self._poke()
+
+    def _poke(self) -> None:
         if not self._poked:  # events need no haste: one poke wakes the thread for all that follow
             self._poked = True
             self._wake.put(None)
@@ -193,13 +247,15 @@ class Writer:
             while not (self._closing and self._idle):
                 self._wait()
                 self._cycle()
-                if self._closing and self.failing:
+                if self._closing and len(self._scribe.pending):
                     break  # it was refused twice in this cycle, and nobody will bring better luck
         finally:
             self._closing = True
             self._scribe.hang_up()
             for _, done in _drain(self._accepts):
                 self._notify(partial(done, StoreBusy("the writer is closed")))
+            for mark in _drain(self._marks):
+                self._notify(mark)
             self._ended.put(None)
 
     @property
@@ -207,27 +263,54 @@ class Writer:
         return not (self._accepts or self._events or self._jobs)
 
     def _wait(self) -> None:
-        if self._closing or self._jobs:
-            return
-        try:
-            self._wake.get(timeout=RETRY_S if self.failing else None)
-            if self._events and not self._accepts:
-                self._wake.get(timeout=LINGER_S)  # cut short by an accept or a job, not by more events
-        except Empty:
-            return
+        if self.failing:
+            self._rest()
+        elif not (self._closing or self._jobs or self._more):
+            try:
+                self._wake.get(timeout=LOOK_S)
+                if self._events and not self._accepts:
+                    self._wake.get(timeout=LINGER_S)  # cut short by an accept or a job, not by more events
+            except Empty:
+                return
+
+    def _rest(self) -> None:
+        """Until the next try: whoever brings more meanwhile does not hasten it, only a close does."""
+        end = self._mono() + round(RETRY_S * 1e9)
+        while not self._closing and (left := end - self._mono()) > 0:
+            try:
+                self._wake.get(timeout=left / 1e9)
+            except Empty:
+                return
 
     def _cycle(self) -> None:
         self._poked = False
         while not self._wake.empty():
             self._wake.get()
+        self._look()
         job = self._jobs[0] if self._jobs else None  # looked at first: what was handed over before it is then written before it
-        items = _drain(self._events)  # before the accepts: the accept of each is then among those drained now or earlier
+        marks = _drain(self._marks)  # before the events: those of each are then among the events drained now or earlier
+        items = _drain(self._events, MOST_ITEMS)  # before the accepts: the accept of each is then drained now or earlier
         accepts = _drain(self._accepts)
+        self._more = len(items) == MOST_ITEMS
+        if self._more:  # job and marks are for after all that was handed over before them: their turn has not come
+            job = None
+            self._marks.extendleft(reversed(marks))
+            marks.clear()
+        self._slices_taken += _slices([item for item, _ in items])
+        began = self._mono()
         answers = self._scribe.write(accepts, items)
-        for answer in answers:
+        if self._mono() - began > PATIENCE_S * 1e9:
+            answers += self._scribe.refuse(self._accepts)
+        for answer in (*answers, *marks):
             self._notify(answer)
         if job is not None:
             self._advance(job)
+
+    def _look(self) -> None:
+        now = self._mono()
+        if now - self._looked_at >= LOOK_S * 1e9 or self.failing:
+            self._looked_at = now
+            self._scribe.look()
 
     def _advance(self, job: Job) -> None:
         for answer in self._scribe.advance(job):
@@ -239,8 +322,12 @@ def _nobody(_error: Exception | None) -> None:
     """Nobody waits: the scribe has counted the error."""
 
 
-def _drain(items: deque[Any]) -> list[Any]:
-    drained = []
-    while items:
+def _slices(items: Sequence[Item]) -> int:
+    return sum([len(item.decodes) for item in items if type(item) is StepCompleted])
+
+
+def _drain(items: deque[Any], most: int = sys.maxsize) -> list[Any]:
+    drained: list[Any] = []
+    while items and len(drained) < most:
         drained.append(items.popleft())
     return drained

@@ -1,9 +1,10 @@
 """EngineLife: one engine after another, each with its own boot number. Knows messages and processes, no request's content.
 
-loading → up → (down → loading …) until `stop`. A life ends when its pair closes: the process died, or was killed because it
+loading → up → (down → up …) until `stop`. A life ends when its pair closes: the process died, or was killed because it
 had work and took no step for max(10 s, 20 × its longest step). What must happen then is told to `on_gone`; the new life
-begins at once, unless the engine has died often lately.
-Invariant: messages of a life that is over are dropped; at most one process is spoken to.
+begins at once, unless the engine has died often lately; once it is up it gets what `resubmit` says is still wanted.
+Invariant: messages of a life that is over are dropped; at most one process is spoken to; a sequence that is in flight
+when a life comes up is submitted to it, whenever it arrived.
 """
 
 from __future__ import annotations
@@ -11,21 +12,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from app.supervisor.pulse import Pulse
+from app.supervisor.breaker import CRASH_WINDOW_S, CRASHES_ALLOWED, Breaker
+from app.supervisor.pulse import HANG_S, Pulse
 from scheduler.engine.messages import PROTOCOL, Events, Failed, Hello, Loading, Ready, Reply, StepDone, Submit
 from scheduler.errors import EngineGone
 
 log = logging.getLogger("batchscope")
 
-CRASHES_ALLOWED = 3
-CRASH_WINDOW_S = 60.0
-REST_S = 30.0
+WATCH_S = 1.0
+RETRY_S = 2.0  # when a client may ask again while a new life is on its way
 
 
 class Client(Protocol):
@@ -45,14 +45,20 @@ class Client(Protocol):
 MakeClient = Callable[[Callable[[Any], None], Callable[[], None]], Client]
 
 
+def spawn_thread(run: Callable[[], None], name: str) -> None:
+    """A thread of its own (a greenlet, where the process is patched)."""
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What a life reports. `on_ready` runs before anything is submitted to it; `work` counts what is unfinished."""
+    """What a life reports. `on_ready` runs before anything is submitted to it; `work` counts what it should be busy with."""
 
     on_events: Callable[[Events | StepDone], None]
     on_status: Callable[[str, str], None]
     on_ready: Callable[[Ready], None]
-    on_gone: Callable[[], Iterable[Submit]]
+    on_gone: Callable[[], object]
+    resubmit: Callable[[], Iterable[Submit]]
     work: Callable[[], int]
 
 
@@ -81,8 +87,10 @@ class EngineLife:
         next_boot: Callable[[], int],
         listeners: Listeners,
         *,
+        hang_s: float = HANG_S,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        spawn: Callable[[Callable[[], None], str], None] = spawn_thread,
     ) -> None:
         self.status = Status()
         self._make_client = make_client
@@ -92,18 +100,22 @@ class EngineLife:
         self._tell = listeners
         self._clock = clock
         self._sleep = sleep
+        self._spawn = spawn
         self._client: Client | None = None
+        self._heard_boot = 0  # the life that is listened to; 0 between two
         self._stopping = False
-        self._again: list[Submit] = []
-        self._crashes: deque[float] = deque(maxlen=CRASHES_ALLOWED)
-        self._pulse = Pulse(clock)
+        self._served = False
+        self._rest_until = 0.0
+        self._hang_s = hang_s
+        self._breaker = Breaker(clock)
+        self._pulse = Pulse(clock, hang_s)
 
     # ---- life
 
     def start(self) -> None:
         """Begin the first life and the watch for hangs."""
         self._begin()
-        threading.Thread(target=self._watch, name="engine-watch", daemon=True).start()
+        self._spawn(self._watch, "engine-watch")
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the engine; what is unfinished ends as `abort: shutdown`."""
@@ -121,6 +133,11 @@ class EngineLife:
         """Does it take requests?"""
         return self.status.state == "up"
 
+    @property
+    def retry_s(self) -> float:
+        """Seconds until it is worth asking again."""
+        return max(RETRY_S, self._rest_until - self._clock())
+
     def current(self) -> dict[str, Any]:
         """The scheduler settings in effect; empty before the first life is ready."""
         return dict(self.status.settings)
@@ -128,7 +145,7 @@ class EngineLife:
     # ---- what the web asks of it
 
     def submit(self, submits: Iterable[Submit]) -> None:
-        """Send sequences. When the engine is gone this very moment they are sent to the next one by `on_gone`."""
+        """Send sequences. When the engine is gone this very moment they go to the next one, as `resubmit` tells."""
         for submit in submits:
             self._try(partial(_submit, submit))
 
@@ -148,7 +165,11 @@ class EngineLife:
 
     def hold(self, what: str) -> Reply:
         """ "pause", "step" or "resume". Raises EngineGone."""
-        reply = self._up_client().hold(what)
+        try:
+            reply = self._up_client().hold(what)
+        except EngineGone:
+            self.status.paused = False  # it may be held, or frozen: from here on what it does decides, else nobody ever would
+            raise
         self._take_reply(reply)
         self._tell.on_status("paused" if self.status.paused else "up", "")
         return reply
@@ -161,17 +182,18 @@ class EngineLife:
     # ---- inside
 
     def _begin(self) -> None:
-        boot = self._next_boot()
-        self.status = Status(
-            boot=boot, version=self.status.version, settings=self.status.settings, capacity=self.status.capacity
-        )
-        self._tell.on_status("loading", "starting the engine")
-        self._pulse = Pulse(self._clock)
+        """A new process. After a death the engine counts as down until the new life is up."""
+        boot, old = self._next_boot(), self.status
+        state, text = ("down", "the engine died; a new one is starting") if old.boot else ("loading", "starting the engine")
+        self._heard_boot = boot
+        self.status = Status(state, text, boot, old.version, settings=old.settings, capacity=old.capacity)
+        self._tell.on_status(state, text)
+        self._pulse = Pulse(self._clock, self._hang_s)
         self._client = self._make_client(lambda message: self._message(boot, message), lambda: self._gone(boot))
         self._client.start(Hello(PROTOCOL, boot, self._scheduler, self._model, self.status.version))
 
     def _message(self, boot: int, message: Any) -> None:
-        if boot != self.status.boot:
+        if boot != self._heard_boot:
             return
         self._pulse.heard(message)
         match message:
@@ -180,7 +202,7 @@ class EngineLife:
             case Loading():
                 share = f" ({100 * message.done // message.total} %)" if message.total else ""
                 self.status.text = message.text + share
-                self._tell.on_status("loading", self.status.text)
+                self._tell.on_status(self.status.state, self.status.text)
             case Ready():
                 self._ready(message)
             case Failed():
@@ -192,48 +214,69 @@ class EngineLife:
         status = self.status
         status.settings, status.version, status.capacity = dict(message.settings), message.version, dict(message.capacity)
         self._tell.on_ready(message)
-        status.state, status.text = "up", ""
-        again, self._again = self._again, []
+        status.state, status.text, self._served = "up", "", True
         self._tell.on_status("up", "")
-        self.submit(again)
+        self.submit(self._tell.resubmit())
 
     def _gone(self, boot: int) -> None:
         """Called once at the end of each life, by its reader."""
-        if boot != self.status.boot:
+        status = self.status
+        if boot != self._heard_boot:
             return
-        failure = self.status.failure
-        self.status.state = "failed" if failure is not None and not self._pulse.stepped else "down"
-        self._tell.on_status("down", failure.message if failure else "the engine died; a new one is starting")
-        self._again += self._tell.on_gone()
-        if self._stopping or self.status.state == "failed":
+        self._heard_boot = 0
+        failure = status.failure
+        status.state = "failed" if failure is not None and not self._served else "down"
+        if self._stopping:
+            self._tell.on_status("down", "stopped")
+            return  # who stops it ends what is unfinished
+        status.text = failure.message if failure else "the engine died; a new one is starting"
+        self._tell.on_status("down", status.text)
+        self._tell.on_gone()
+        if status.state == "failed":
             return
-        log.error("engine life %d ended; %d sequences go to the next one", boot, len(self._again))
-        self._crashes.append(self._clock())
-        threading.Thread(target=self._begin_again, name="engine-restart", daemon=True).start()
+        log.error("engine life %d ended", boot)
+        self._breaker.died()
+        self._spawn(self._begin_again, "engine-restart")
 
     def _begin_again(self) -> None:
-        full = len(self._crashes) == CRASHES_ALLOWED
-        if full and self._clock() - self._crashes[0] < CRASH_WINDOW_S:
-            self.status.text = f"the engine died {CRASHES_ALLOWED} times within {CRASH_WINDOW_S:g} s; resting {REST_S:g} s"
+        while not self._stopping:
+            self._rest()
+            if self._stopping:
+                return
+            try:
+                self._begin()
+                return
+            except OSError as error:  # no process or no descriptor to be had just now
+                log.error("no new engine: %s", error)
+                self._breaker.died()
+
+    def _rest(self) -> None:
+        rest = self._breaker.rest_s
+        if rest:
+            self._rest_until = self._clock() + rest
+            self.status.text = f"the engine died {CRASHES_ALLOWED} times within {CRASH_WINDOW_S:g} s; resting {rest:g} s"
+            log.error("%s", self.status.text)
             self._tell.on_status("down", self.status.text)
-            self._sleep(REST_S)
-        if not self._stopping:
-            self._begin()
+            self._sleep(rest)
 
     def _watch(self) -> None:
+        period = min(WATCH_S, self._hang_s / 4)
         while not self._stopping:
-            self._sleep(1.0)
-            if self.hung:
+            asleep = self._clock()
+            self._sleep(period)
+            if self._clock() - asleep > period + WATCH_S:
+                self._pulse.beat()  # it was us who stood still: what it said meanwhile is still to be read
+            elif self.hung:
                 log.error("the engine has work and took no step for %.0f s: killed", self._pulse.silent_s)
                 self.kill()
 
     @property
     def hung(self) -> bool:
-        """It has work, is not held, and does not step."""
-        if not self.up or self.status.paused:
-            return False
-        if not self._tell.work():
-            self._pulse.heard()
+        """It has work, is not held, and does not step; or it loads and says nothing."""
+        if not self.up:
+            return self._pulse.stuck
+        if self.status.paused or not self._tell.work():
+            self._pulse.beat()
         return self._pulse.hung
 
     def _try(self, send: Callable[[Client], None]) -> bool:

@@ -221,6 +221,9 @@ class LoadRuns:
             self._ledger.change(life.id, columns)
             report = self._ledger.report(life.id)
             life.verdict = report.get("verdict")
+            if life.child is None:  # nobody told us its progress; the records have counted it
+                life.figures = {name: report["reconciliation"][name] for name in FIGURES if name in report["reconciliation"]}
+                self._ledger.change(life.id, {"progress": life.figures})
         except Exception:  # noqa: BLE001 - the run is over in any case; the log has why its report is missing
             log.exception("closing run %s failed", life.id)
         finally:

@@ -19,7 +19,8 @@ _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bo
 
 def names(folder: Path = FOLDER) -> list[str]:
     """What there is, sorted."""
-    return sorted(path.stem for path in folder.glob("*.toml"))
+    home = folder.resolve()  # a link that leads elsewhere is none of them
+    return sorted(path.stem for path in folder.glob("*.toml") if path.resolve().parent == home)
 
 
 def describe(name: str, overrides: Mapping[str, Any] | None = None, folder: Path = FOLDER) -> dict[str, Any]:

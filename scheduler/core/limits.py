@@ -51,3 +51,15 @@ class Limits(Protocol):
     @property
     def max_num_queued_tokens(self) -> int:
         """Most waiting prompt tokens; 0 is off."""
+
+    @property
+    def admission(self) -> str:
+        """ "bounded" or "shed"."""
+
+    @property
+    def ttft_slo_ms(self) -> int:
+        """What "shed" holds a request to that names no deadline."""
+
+    @property
+    def shed_safety(self) -> float:
+        """Factor on the estimate of "shed"."""

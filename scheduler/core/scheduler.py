@@ -15,6 +15,7 @@ from scheduler.core.allocation import Allocation, longest_sequence
 from scheduler.core.batching import Batching
 from scheduler.core.blocks import BlockPool
 from scheduler.core.committer import Committer
+from scheduler.core.drain import Drain, Pressure
 from scheduler.core.events import Event
 from scheduler.core.lifecycle import Lifecycle
 from scheduler.core.limits import Limits
@@ -44,6 +45,7 @@ class Scheduler:
         self._life = Lifecycle(pool, policy, Slots(limits.max_num_seqs), longest_sequence(limits, pool), boot)
         self._planner = Planner(self._life, Batching(limits), Allocation(limits, pool))
         self._committer = Committer(self._life)
+        self._drain = Drain()
         self._open: StepPlan | None = None
 
     @property
@@ -81,12 +83,23 @@ class Scheduler:
         """True when there is no work."""
         return not self._life.requests
 
+    def pressure(self) -> Pressure | None:
+        """What a newcomer meets, as of the last commit; None unless limits say to shed."""
+        if self.limits.admission != "shed":
+            return None
+        life = self._life
+        free = life.slots.limit - life.slots.held
+        return self._drain.pressure(life.waiting, life.waiting_tokens, life.running, free, self.limits.shed_safety)
+
     # ---- arrivals and departures
 
     def add(self, request: Request, now: int) -> list[Event]:
         """RequestQueued, or RequestFinished(rejected): never silence."""
         life = self._life
-        detail = refusal(request, life.requests, self.limits, self.pool, life.waiting, life.waiting_tokens)
+        pressure = self.pressure()
+        detail = refusal(
+            request, life.requests, self.limits, self.pool, life.waiting, life.waiting_tokens, now, pressure
+        )  # fmt: skip
         if detail is not None:
             return [life.refuse(request, detail, now)]
         return [life.queue(request, now)]
@@ -126,6 +139,8 @@ class Scheduler:
         assert plan is self._open, "this plan is not the open one"
         self._open = None
         events = self._committer.apply(plan, output, now)
+        unfinished = sum([request.missing for request in self._life.prefilling.values()])
+        self._drain.step(plan, now, self._life.running, unfinished)
         if output.errors and "oom" in output.errors.values():
             self._lower_ceiling(plan)
         if self.paused:

@@ -21,13 +21,12 @@ from scheduler.engine.messages import Submit
 from scheduler.engine.text_stage import TextStage
 from scheduler.errors import SettingsError
 from scheduler.runners.base import Capacity, Runner
+from scheduler.runners.cost_model import DEFAULT_HARDWARE
 from scheduler.runners.cost_model import load as load_cost_model
 from scheduler.runners.null import NullRunner
 from scheduler.runners.simulated import SimulatedRunner
 from scheduler.settings import ModelSettings, SchedulerSettings
 from scheduler.text import bundle
-
-DEFAULT_HARDWARE = "h100-llama-3.1-8b-tp1-bf16"
 
 
 def light_runner(model: ModelSettings) -> Runner:

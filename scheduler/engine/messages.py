@@ -11,10 +11,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
+from scheduler.core.drain import Pressure as Pressure  # what Events and StepDone carry: part of the wire
 from scheduler.core.events import EVENT_TYPES, Event, Parts
 from scheduler.core.request import FinishReason, SamplingParams, WaitReason
 from scheduler.errors import ProtocolError
@@ -114,16 +116,17 @@ class Failed(Message, frozen=True, tag="failed"):
 
 
 class Events(Message, frozen=True, tag="events"):
-    """Core events outside a step: queued, rejected, aborted, settings."""
+    """Core events outside a step: queued, rejected, aborted, settings. pressure: what a newcomer meets, while shedding."""
 
     events: list[list[Any]]
+    pressure: Pressure | None = None
 
 
 class StepDone(Message, frozen=True, tag="step"):
     """All of one step: its events in order, and the text that it made.
 
     numbers and texts are aligned: one piece of output text for each request that emitted a token ("" while held back).
-    observe_ns: what recording and sending cost the engine in the step before this one.
+    observe_ns: what recording and sending cost the engine in the step before this one. pressure: as in Events.
     """
 
     events: list[list[Any]]
@@ -131,6 +134,7 @@ class StepDone(Message, frozen=True, tag="step"):
     texts: list[str]
     observe_ns: int = 0
     host_late_ns: int = 0
+    pressure: Pressure | None = None
 
 
 class Reply(Message, frozen=True, tag="reply"):
@@ -187,7 +191,7 @@ class Unframer:
     def _decode(self, body: bytes) -> Any:
         try:
             return self._decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # the latter for a tag that is no UTF-8
             raise ProtocolError(f"cannot read a message: {error}") from error
 
 
@@ -195,23 +199,23 @@ class Unframer:
 
 _KIND = {kind: index for index, kind in enumerate(EVENT_TYPES)}
 _NAMES = tuple(tuple(spec.name for spec in fields(kind)) for kind in EVENT_TYPES)
+_READ = tuple(attrgetter(*names) for names in _NAMES)  # every kind has several fields, so it gives a tuple
 
 
 def pack_event(event: Event) -> list[Any]:
     """[kind, fields…]; enums become their values on the wire."""
     kind = _KIND[type(event)]
-    return [kind, *[getattr(event, name) for name in _NAMES[kind]]]
+    return [kind, *_READ[kind](event)]
 
 
 def unpack_event(row: list[Any]) -> Event:
     """The event again; raises ProtocolError when the row does not fit."""
     try:
-        kind = EVENT_TYPES[row[0]]
-        values = dict(zip(_NAMES[row[0]], row[1:], strict=True))
-        for name, make in _REVIVE.items():
-            if name in values and values[name] is not None:
-                values[name] = make(values[name])
-        event: Event = kind(**values)
+        kind, values = EVENT_TYPES[row[0]], row[1:]
+        for position, make in _MAKE[row[0]]:
+            if values[position] is not None:
+                values[position] = make(values[position])
+        event: Event = kind(*values)
         return event
     except (IndexError, ValueError, TypeError) as error:
         raise ProtocolError(f"cannot read an event: {error}") from error
@@ -237,3 +241,4 @@ _REVIVE: dict[str, Callable[[Any], Any]] = {
     "settings": _pairs,
     "changes": _pairs,
 }
+_MAKE = tuple(tuple((names.index(name), make) for name, make in _REVIVE.items() if name in names) for names in _NAMES)

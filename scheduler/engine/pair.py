@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections import deque
 from typing import Any
 
@@ -76,8 +77,9 @@ class Pair:
 
     def drain(self, seconds: float) -> None:
         """Try for up to `seconds` to write what is left, at the end of a life."""
-        if self._outbox:
-            select.select([], [self._sock], [], seconds)
+        end = time.monotonic() + seconds
+        while self._outbox and (left := end - time.monotonic()) > 0:
+            select.select([], [self._sock], [], left)
             self.flush()
 
     def close(self) -> None:

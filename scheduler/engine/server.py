@@ -1,15 +1,18 @@
 """The engine process: `python -m scheduler.engine.server FD`. Owns one end of the pair and nothing else.
 
 Life: read Hello, load the model (saying how far it is), say Ready, then step and obey until the pair closes.
-Invariant: when the other side is gone, so is this process; it never outlives the web process.
+Invariant: when the other side is gone, so is this process; it never outlives the web process, not even in a long step.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections import deque
 from typing import Any
@@ -79,10 +82,21 @@ def run(pair: Pair) -> int:
     return EXIT_GONE
 
 
+def end_with(descriptor: int) -> None:
+    """Wait for the other side to hang up, and end the process there and then: a step may take longer than we may live."""
+    watch = select.poll()
+    watch.register(descriptor, getattr(select, "POLLRDHUP", 0))  # POLLHUP is always told
+    watch.poll()
+    os._exit(EXIT_GONE)
+
+
 def main() -> int:
     """Run on the inherited descriptor; what goes wrong is told on the pair and on stderr."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the web process's to handle: it drains, then closes the pair
-    pair = Pair(socket.socket(fileno=int(sys.argv[1])))
+    for number in (signal.SIGINT, signal.SIGTERM):  # the web process's to handle: it drains, then ends us by the pair
+        signal.signal(number, signal.SIG_IGN)
+    descriptor = int(sys.argv[1])
+    pair = Pair(socket.socket(fileno=descriptor))
+    threading.Thread(target=end_with, args=(descriptor,), name="pair-watch", daemon=True).start()
     try:
         return run(pair)
     except EngineGone:

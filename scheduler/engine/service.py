@@ -143,13 +143,14 @@ class EngineService:
 
     def _publish(self, events: list[Event], numbers: list[int], texts: list[str]) -> None:
         """Record and send; what it costs is told with the next step."""
-        began = time.perf_counter_ns()
+        began = self._mono()
         rows = [pack_event(event) for event in events]
+        pressure = self.loop.scheduler.pressure()
         self._stepped = any(isinstance(event, StepCompleted) for event in events)
         if self._stepped or numbers:
             late = self.loop.clock.host_late_ns if self._stepped else 0
-            self._put(StepDone(rows, numbers, texts, self._observe_ns, late))
+            self._put(StepDone(rows, numbers, texts, self._observe_ns, late, pressure))
             self._observe_ns = 0
         else:
-            self._put(Events(rows))
-        self._observe_ns += time.perf_counter_ns() - began
+            self._put(Events(rows, pressure))
+        self._observe_ns += self._mono() - began

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from scheduler.core.plan import StepPlan
 from scheduler.errors import SettingsError
 
+DEFAULT_HARDWARE = "h100-llama-3.1-8b-tp1-bf16"
 FOLDER = Path(__file__).parent / "cost_models"
 _COEFFICIENTS = (
     "const_ms",

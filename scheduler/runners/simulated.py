@@ -52,4 +52,9 @@ class SimulatedRunner:
 
 def sentence_tokens(plan: StepPlan) -> list[int]:
     """One reproducible token for each sampling row."""
-    return [token_at(row.params.seed or seed_of(row.id), row.output_tokens) for row in plan.sampling]
+    return [token_at(_seed(row), row.output_tokens) for row in plan.sampling]
+
+
+def _seed(row: Request) -> int:
+    """Zero is a seed too."""
+    return seed_of(row.id) if row.params.seed is None else row.params.seed

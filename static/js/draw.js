@@ -14,6 +14,7 @@ export function createLoop(store) {
 
   function tick(now) {
     requested = false;
+    if (document.hidden) return; // asked for before the tab was hidden; its return asks again
     let soonest = Infinity;
     for (const panel of panels) {
       if (!panel.dirty) continue;

@@ -20,7 +20,7 @@ export function startShell() {
   store.subscribe(() => (heard = performance.now()));
   const quiet = () => performance.now() - heard;
   loop.add(250, (state) => drawHeader(state, quiet()));
-  setInterval(() => needsClock(store.state) && drawHeader(store.state, quiet()), 1000);
+  setInterval(() => !document.hidden && needsClock(store.state) && drawHeader(store.state, quiet()), 1000);
   addEventListener("resize", () => {
     clearTimeout(resizing);
     resizing = setTimeout(() => loop.again(), 80);
@@ -56,6 +56,7 @@ function drawPill(state, quietMs) {
 }
 
 function pillText(state, quietMs) {
+  if (state.link === "disconnected" && state.linkWhy) return `refused: ${state.linkWhy}`;
   if (state.link === "disconnected") return `disconnected ${age(quietMs / 1000)}, retrying`;
   if (state.link === "catching_up") return "catching up";
   if (state.link === "connecting") return "connecting";

@@ -1,4 +1,4 @@
-// One reducer: snapshot, frame, run, link → state. Knows no document and no socket; runs in node for its test.
+// One reducer: snapshot, frame, older, run, link → state. Knows no document and no socket; runs in node for its test.
 // Trap: `bars` and the arrays in `steps` are kept between states and changed in place; `version` tells that they did.
 
 export const STEPS_KEPT = 600;
@@ -36,7 +36,9 @@ export function initialState() {
     waitingNow: [],
     markers: [],
     run: null,
+    gap: null, // { missed, filled, newest }: steps that went by while the page was away, beyond what the server keeps at hand
     link: "connecting",
+    linkWhy: "",
     version: 0,
   };
 }
@@ -49,13 +51,45 @@ export function isHole(state, frame) {
 export function reduce(state, action) {
   if (action.type === "snapshot") return fromSnapshot(state, action.data);
   if (action.type === "frame") return withFrame(state, action.data);
+  if (action.type === "older") return withOlder(state, action);
   if (action.type === "run") return { ...state, run: action.data, version: state.version + 1 };
   if (action.type === "link")
-    return action.link === state.link ? state : { ...state, link: action.link, version: state.version + 1 };
+    return withLink(state, action.link, action.why || "");
   throw new Error(`unknown action ${action.type}`);
 }
 
+function withLink(state, link, why) {
+  if (link === state.link && why === state.linkWhy) return state;
+  return { ...state, link, linkWhy: why, version: state.version + 1 };
+}
+
+/** How many steps lie between those shown and those of a snapshot of the same engine life. */
+function missed(state, data) {
+  if (data.boot !== state.boot || state.steps.step.length === 0 || data.steps.step.length === 0) return 0;
+  return Math.max(0, data.steps.step[0] - state.steps.step.at(-1) - 1);
+}
+
+/** What a snapshot leaves out and the page has room to show, as { boot, from, to } (seqs); null when it is nothing. */
+export function wanted(state, data) {
+  if (missed(state, data) === 0 || data.steps.seq.length >= STEPS_KEPT) return null;
+  return { boot: data.boot, from: state.steps.seq.at(-1) + 1, to: data.steps.seq[0] - 1 };
+}
+
+/** Steps from the records go before those shown, as far as they join. */
+function withOlder(state, { boot, steps }) {
+  const shown = state.steps;
+  let at = steps.step.length - 1;
+  if (boot !== state.boot || state.gap === null || at < 0 || steps.step[at] !== shown.step[0] - 1) return state;
+  while (at > 0 && steps.step[at - 1] === steps.step[at] - 1) at -= 1;
+  const all = emptySteps();
+  appendSteps(all, steps, steps.seq[at] - 1);
+  const filled = Math.min(all.seq.length, STEPS_KEPT - shown.seq.length);
+  appendSteps(all, shown, all.seq.at(-1));
+  return { ...state, steps: all, gap: { ...state.gap, filled }, version: state.version + 1 };
+}
+
 function fromSnapshot(state, data) {
+  const away = missed(state, data);
   const steps = emptySteps();
   appendSteps(steps, data.steps, -1);
   const bars = new Map();
@@ -73,14 +107,16 @@ function fromSnapshot(state, data) {
     waitingNow: data.waiting_now,
     markers: data.markers,
     run: data.run,
+    gap: away ? { missed: away, filled: 0, newest: data.steps.step.at(-1) } : data.boot === state.boot ? state.gap : null,
     link: "live",
+    linkWhy: "",
     version: state.version + 1,
   };
 }
 
 function withFrame(state, frame) {
   if (isHole(state, frame) || frame.to < state.seq) return state;
-  const alive = state.link === "live" ? state : { ...state, link: "live", version: state.version + 1 };
+  const alive = withLink(state, "live", "");
   if (isStill(state, frame)) return alive;
   appendSteps(state.steps, frame.steps, state.seq);
   upsertBars(state.bars, frame.changes);
@@ -107,7 +143,8 @@ function isStill(state, frame) {
   );
 }
 
-function appendSteps(steps, columns, last) {
+/** Puts the rows of `columns` after seq `last` behind `steps`, in place, and lets the oldest go. */
+export function appendSteps(steps, columns, last) {
   const skip = columns.seq.findIndex((seq) => seq > last);
   if (skip < 0) return;
   const before = steps.seq.length;

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from web_builders import answer, finished, first_token, queued
+from web_builders import answer, finished, first_token, queued, submit
 
 from app.acceptance import Acceptance
 from app.api import outcomes
 from app.serving.answers import Answer
 from app.serving.in_flight import InFlight
 from app.store.accepted import AcceptedRow
-from app.store.errors import StoreBusy
+from app.store.errors import StoreBusy, StoreFull
 from scheduler.engine.messages import Submit
 
 ROW = AcceptedRow("req_a", 0, 0, "completions")
@@ -20,14 +20,19 @@ ROW = AcceptedRow("req_a", 0, 0, "completions")
 
 class FakeWriter:
     def __init__(self) -> None:
+        self.trouble: Exception | None = None
         self.done: Callable[[Exception | None], object] | None = None
         self.ends: list[tuple[Any, ...]] = []
+        self.refusals: list[tuple[Any, ...]] = []
 
     def accept(self, row: AcceptedRow, done: Callable[[Exception | None], object]) -> None:
         self.done = done
 
     def end(self, *args: Any) -> None:
         self.ends.append(args)
+
+    def refuse(self, row: AcceptedRow, *why: Any) -> None:
+        self.refusals.append((row.id, *why))
 
 
 class FakeEngine:
@@ -46,11 +51,12 @@ class FakeEngine:
 
 
 class Stage:
-    def __init__(self, up: bool = True) -> None:
+    def __init__(self, up: bool = True, clock: Callable[[], int] = lambda: 77) -> None:
         self.writer, self.engine, self.flight = FakeWriter(), FakeEngine(up), InFlight()
         writer, engine = self.writer, self.engine
         self.acceptance = Acceptance(
-            writer, self.flight, storage_problem=outcomes.storage, crash_problem=outcomes.crashed, clock=lambda: 77  # type: ignore[arg-type]
+            writer, self.flight, storage_problem=outcomes.storage, crash_problem=outcomes.crashed,  # type: ignore[arg-type]
+            timeout_problem=outcomes.timed_out, clock=clock,
         )  # fmt: skip
         self.acceptance.engine = engine  # type: ignore[assignment]
 
@@ -116,8 +122,59 @@ def test_an_engines_death_ends_who_had_a_token_and_marks_the_others_resubmitted(
     stage.flight.event(queued("req_had", 1))
     stage.flight.event(first_token(1))
     left.stream.lost = "client_gone"
-    again = stage.acceptance.engine_gone()
-    assert [(each.id, each.resubmitted) for each in again] == [("req_waited", True)]
+    stage.acceptance.engine_gone()
+    assert [(each.id, each.resubmitted) for each in stage.acceptance.resubmit()] == [("req_waited", True)]
     assert ("req_had", "error", "engine_crash", 77) in stage.writer.ends
     assert ("req_left", "abort", "client_gone", 77) in stage.writer.ends
     assert had.problem is not None and had.problem.code == "engine_crash" and waited.problem is None
+
+
+def test_who_left_or_came_while_there_was_no_engine_is_not_forgotten() -> None:
+    stage = Stage(up=False)
+    left, came = stage.begin(answer("req_left")), stage.begin(answer("req_came"))
+    left.stream.lost = "client_gone"
+    assert [each.id for each in stage.acceptance.resubmit()] == ["req_came"] and not came.over
+    assert stage.writer.ends == [("req_left", "abort", "client_gone", 77)]
+
+
+def test_one_that_ends_while_the_others_are_submitted_again_is_left_out() -> None:
+    stage = Stage(up=False)
+    stage.begin(answer("req_a"))
+    gone = stage.begin(answer("req_b"))
+    going = stage.acceptance.resubmit()
+    assert next(going).id == "req_a"
+    gone.stream.lost = "client_gone"
+    stage.acceptance.settle(gone)
+    assert list(going) == [] and stage.writer.ends == [("req_b", "abort", "client_gone", 77)]
+
+
+def test_without_an_engine_a_time_out_is_kept_by_the_web() -> None:
+    stage = Stage(up=False)
+    late, early = answer("req_late"), answer("req_early")
+    for one, timeout_at in ((late, 77), (early, 78)):
+        one.tracks[0].submit = submit(one.id, timeout_at=timeout_at)
+        stage.begin(one)
+    stage.acceptance.expire()
+    assert late.problem is not None and late.problem.status == 504 and early.problem is None
+    assert stage.writer.ends == [("req_late", "timeout", None, 77)] and stage.flight.find("req_late") is None
+
+
+def test_what_the_records_would_refuse_now_is_not_submitted() -> None:
+    stage = Stage()
+    stage.writer.trouble = StoreFull("no room")
+    one = stage.begin(answer())
+    assert one.problem is not None and (one.problem.status, one.problem.code) == (503, "storage_full")
+    assert stage.engine.submitted == [] and stage.writer.done is None and stage.flight.sequences == 0
+
+
+def test_each_refused_post_of_a_run_has_a_row_and_of_the_others_a_few_a_second() -> None:
+    now = [0]
+    stage = Stage(clock=lambda: now[0])
+    for second in range(3):
+        for number in range(50):
+            now[0] = second * 1_000_000_000 + number
+            stage.acceptance.refuse(AcceptedRow(f"other{second}", 0, 0, "completions"), 503, "shed")
+            stage.acceptance.refuse(AcceptedRow("ours", 0, 0, "completions", run="run_a"), 503, "queue_full")
+    told = [id for id, *_ in stage.writer.refusals]
+    assert [told.count(id) for id in ("ours", "other0", "other1", "other2")] == [150, 10, 10, 10]
+    assert stage.writer.refusals[0] == ("other0", 503, "shed", 0)

@@ -28,6 +28,7 @@ from app.cli.command import parser
 from app.cli.load import progress, scenario_values
 from app.cli.report_text import report_text
 from app.cli.terminal import ProgressLine, number, table
+from app.store.export import csv_head, csv_rows
 from scheduler.errors import SettingsError
 
 VERDICTS = r"(valid|host_limited|generator_limited): "  # on a busy machine a run may be limited by it
@@ -233,6 +234,11 @@ def test_lines_and_csv_hold_every_request(say: Callable[..., str]) -> None:
     assert len(lines) == len(rows) == total
     assert [row["id"] for row in rows] == [line["id"] for line in lines]
     assert all("wait_kv_blocks_ms" in row for row in rows)
+
+
+def test_the_shell_and_http_write_the_same_csv(say: Callable[..., str]) -> None:
+    item = json.loads(say("requests", "--json", "--limit", "1"))["items"][0]
+    assert say("requests", "--format", "csv", "--limit", "1") == (csv_head() + csv_rows([item])).decode()
 
 
 def test_one_request_is_shown_with_its_time_accounted_for(say: Callable[..., str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.decode import MAX_DEPTH, decode_lines, decode_object
+from app.api.decode import MAX_DEPTH, MAX_VALUES, decode_lines, decode_object
 from app.api.errors import ApiError
 
 JSON = st.recursive(
@@ -63,6 +63,20 @@ def test_the_depth_bound_is_exact() -> None:
     assert decode_object(nested(MAX_DEPTH) + padding)
     with pytest.raises(ApiError):
         decode_object(nested(MAX_DEPTH + 1))
+
+
+def test_a_string_that_never_ends_costs_no_backtracking() -> None:
+    body = b'{"a":[' + b"[]," * 70 + b'"' + b'\\"' * 1_000_000  # a backtracking pattern would need days
+    with pytest.raises(ApiError, match="not valid JSON"):
+        decode_object(body)
+
+
+def test_the_number_of_values_is_bounded_and_commas_in_strings_are_none() -> None:
+    assert decode_object(b'{"a":"' + b"," * (MAX_VALUES + 1) + b'"}')
+    assert len(decode_object(b'{"a":[' + b"1," * (MAX_VALUES - 3) + b"1]}")["a"]) == MAX_VALUES - 2
+    for item in (b"1,", b"{},", b'"a",'):
+        with pytest.raises(ApiError, match="more than"):
+            decode_object(b'{"a":[' + item * MAX_VALUES + b"1]}")
 
 
 def test_lines_are_objects_and_an_error_names_its_line() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from web_builders import FakeSleep, step, step_done, submit
 
-from app.supervisor import engine_life
+from app.supervisor import breaker
 from app.supervisor.engine_life import EngineLife, Listeners
-from app.supervisor.pulse import FIRST_STEP_S, HANG_FACTOR, HANG_S
+from app.supervisor.pulse import FIRST_STEP_S, HANG_FACTOR, HANG_S, LOADING_FACTOR
 from scheduler.engine.messages import Events, Failed, Hello, Loading, Ready, Reply, Submit
 from scheduler.errors import EngineGone
 
@@ -27,11 +27,14 @@ class FakeClient:
         self.got: list[Any] = []
         self.killed = False
         self.dead = False
+        self.cannot_start = False
 
     pid = 1
 
     def start(self, hello: Hello) -> None:
         self.hello = hello
+        if self.cannot_start:
+            raise BlockingIOError("no more processes")
 
     def ready(self, **settings: Any) -> None:
         assert self.hello is not None
@@ -68,6 +71,8 @@ class Stage:
     statuses: list[tuple[str, str]] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     unfinished: int = 0
+    no_process: int = 0
+    gone: list[int] = field(default_factory=list)
     again: list[Submit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -76,7 +81,8 @@ class Stage:
             on_events=self.events.append,
             on_status=lambda status, text: self.statuses.append((status, text)),
             on_ready=lambda ready: None,
-            on_gone=self._gone,
+            on_gone=lambda: self.gone.append(self.life.status.boot),
+            resubmit=lambda: self.again,
             work=lambda: self.unfinished,
         )
         self.life = EngineLife(
@@ -87,11 +93,9 @@ class Stage:
 
     def _client(self, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> FakeClient:
         self.clients.append(FakeClient(on_message, on_gone))
+        self.clients[-1].cannot_start = self.no_process > 0
+        self.no_process = max(0, self.no_process - 1)
         return self.clients[-1]
-
-    def _gone(self) -> Iterable[Submit]:
-        again, self.again = self.again, []
-        return again
 
     def die(self) -> None:
         """The present process dies; the restart has run when this returns."""
@@ -159,6 +163,73 @@ def test_a_new_life_starts_with_the_settings_that_were_changed() -> None:
     assert hello is not None and hello.scheduler == {"policy": "sjf", "max_num_seqs": 9} and hello.version == 2
 
 
+def test_from_a_death_to_the_next_life_the_engine_is_down_and_not_loading() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    told = len(stage.statuses)
+    stage.die()
+    stage.clients[1].say(Loading("reading weights", 1, 4))
+    assert stage.life.status.state == "down" and stage.life.retry_s > 0
+    stage.clients[1].ready()
+    assert [status for status, _ in stage.statuses[told:]] == ["down", "down", "down", "up"]
+    assert ("down", "reading weights (25 %)") in stage.statuses
+
+
+def test_an_end_that_was_asked_for_is_no_crash() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.life.stop()
+    assert stage.gone == [] and stage.statuses[-1] == ("down", "stopped")
+
+
+def test_a_later_life_that_fails_to_start_is_a_death_like_others() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.die()
+    stage.clients[1].say(Failed("no memory", None))
+    stage.die()
+    assert stage.life.status.state == "down" and len(stage.clients) == 3
+
+
+def test_a_life_that_was_up_and_fails_in_its_first_step_is_replaced() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.clients[0].say(Failed("RuntimeError: in a step", None))
+    stage.die()
+    assert stage.life.status.state == "down" and len(stage.clients) == 2 and stage.gone == [2]
+
+
+def test_a_process_that_cannot_be_made_is_tried_again_after_a_rest() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.no_process = 4
+    stage.die()
+    assert stage.no_process == 0 and len(stage.clients) == 6 and stage.clock.now >= 2 * breaker.REST_S
+    stage.clients[-1].ready()
+    assert stage.life.up
+
+
+def test_what_is_in_flight_when_a_life_comes_up_is_submitted_whenever_it_came() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.die()
+    stage.life.submit([submit("req_lost_on_the_way")])
+    stage.again = [submit("req_waited"), submit("req_lost_on_the_way")]
+    stage.clients[1].ready()
+    assert [message.id for message in stage.clients[1].got] == ["req_waited", "req_lost_on_the_way"]
+
+
+def test_who_asks_while_it_rests_is_told_when_to_come_back() -> None:
+    stage = Stage()
+    asked: list[float] = []
+    rest = stage.clock.sleep
+    stage.life._sleep = lambda seconds: (asked.append(stage.life.retry_s), rest(seconds))[1]
+    for _ in range(breaker.CRASHES_ALLOWED):
+        stage.clients[-1].ready()
+        stage.die()
+    assert asked == [breaker.REST_S]
+
+
 def test_an_engine_that_cannot_start_is_not_started_again() -> None:
     stage = Stage()
     stage.clients[0].say(Failed("no such file: weights", "model"))
@@ -168,11 +239,11 @@ def test_an_engine_that_cannot_start_is_not_started_again() -> None:
 
 def test_an_engine_that_dies_often_rests() -> None:
     stage = Stage()
-    for _ in range(engine_life.CRASHES_ALLOWED):
+    for _ in range(breaker.CRASHES_ALLOWED):
         stage.clients[-1].ready()
         before = stage.clock.now
         stage.die()
-    assert stage.clock.now - before >= engine_life.REST_S and len(stage.clients) == engine_life.CRASHES_ALLOWED + 1
+    assert stage.clock.now - before >= breaker.REST_S and len(stage.clients) == breaker.CRASHES_ALLOWED + 1
     assert any("resting" in text for _, text in stage.statuses)
 
 
@@ -201,6 +272,57 @@ def test_long_steps_and_a_first_step_get_their_time() -> None:
     assert not stage.life.hung
     stage.clock.now += 0.2
     assert stage.life.hung
+
+
+def test_a_hold_however_long_is_no_silence_afterwards() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.clients[0].say(step_done([step()]))
+    stage.unfinished = 1
+    stage.life.hold("pause")
+    stage.clock.now += HANG_S * 10
+    assert not stage.life.hung
+    stage.life.hold("resume")
+    assert not stage.life.hung
+
+
+def test_an_engine_that_answers_and_does_not_step_is_hung() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    stage.clients[0].say(step_done([step()]))
+    stage.unfinished = 1
+    for _ in range(4):
+        stage.clock.now += HANG_S / 3
+        stage.clients[0].say(Events([[0]]))
+    assert stage.life.hung
+
+
+def test_a_life_that_says_nothing_while_it_loads_is_stuck() -> None:
+    stage = Stage()
+    stage.clock.now += LOADING_FACTOR * HANG_S - 1
+    stage.clients[0].say(Loading("reading weights", 1, 4))
+    stage.clock.now += LOADING_FACTOR * HANG_S - 1
+    assert not stage.life.hung
+    stage.clock.now += 2
+    assert stage.life.hung
+
+
+def test_when_it_was_us_who_stood_still_nobody_is_killed() -> None:
+    stage = Stage(clock=FakeSleep(until=HANG_S * 3))
+    stage.clients[0].ready()
+    stage.clients[0].say(step_done([step()]))
+    stage.unfinished = 1
+    frozen = stage.clock.sleep
+
+    def frozen_once(seconds: float) -> None:
+        stage.life._sleep = frozen
+        frozen(seconds)
+        stage.clock.now += HANG_S * 1.5
+        stage.life._stopping = True
+
+    stage.life._sleep = frozen_once
+    stage.life._watch()
+    assert not stage.clients[0].killed
 
 
 def test_the_watch_kills_what_hangs() -> None:

@@ -41,3 +41,16 @@ def test_a_listener_that_fails_is_counted_and_the_others_go_on(caplog: pytest.Lo
     with caplog.at_level(logging.ERROR):
         feed.take(step_done([step()]))
     assert said == [[step()]] and feed.failures == {"broken": 1} and "a bug" in caplog.text
+
+
+def test_while_the_records_are_behind_the_next_message_stays_unread() -> None:
+    behind, said = [False, True, True, False, True, False], list[str]()
+    feed = EventFeed(
+        lambda numbers, texts: None,
+        lambda: said.append("breathe"),
+        behind=lambda: behind.pop(0),
+        rest=lambda: said.append("rest"),
+    )
+    for _ in range(3):
+        feed.take(step_done([step()]))
+    assert said == ["breathe", "breathe", "rest", "rest", "breathe", "rest"] and not behind

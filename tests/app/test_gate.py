@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.gate import Gate, Rules, allowed_hosts, allowed_origins, read_keys
+from app.callers import allowed_hosts, allowed_origins
+from app.gate import MAX_WEBSOCKETS, Gate, Rules
+from app.keys import read_keys
 
 HOSTS = allowed_hosts("127.0.0.1", 8000, ["lab.example"])
 SEEN: list[dict[str, Any]] = []
@@ -23,11 +25,15 @@ def inner(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     return [environ["wsgi.input"].read()]
 
 
+def make(**rules: Any) -> Gate:
+    return Gate(inner, Rules(HOSTS, allowed_origins(HOSTS), **rules))
+
+
 def ask(
-    *, keys: Any = None, body: bytes | None = None, max_body: int = 100, **environ: Any
+    *, gate: Gate | None = None, keys: Any = None, body: bytes | None = None, max_body: int = 100, **environ: Any
 ) -> tuple[int, dict[str, str], bytes]:
     """One request through a gate: status, headers, body."""
-    gate = Gate(inner, Rules(HOSTS, allowed_origins(HOSTS), keys, max_body))
+    gate = gate or make(keys=keys, max_body=max_body)
     full: dict[str, Any] = {"REQUEST_METHOD": "POST" if body is not None else "GET", "PATH_INFO": "/x"}
     full |= {"HTTP_HOST": "127.0.0.1:8000", "wsgi.input": io.BytesIO(body or b"")}
     if body is not None:
@@ -37,7 +43,10 @@ def ask(
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
         answer.update(status=int(status.split()[0]), headers=dict(headers))
 
-    data = b"".join(gate(full | environ, start))
+    pieces: Any = gate(full | environ, start)
+    data = b"".join(pieces)
+    if hasattr(pieces, "close"):
+        pieces.close()
     return answer["status"], answer["headers"], data
 
 
@@ -45,7 +54,25 @@ def test_our_own_request_reaches_the_application_with_its_body() -> None:
     assert ask(body=b"{}")[::2] == (200, b"{}")
 
 
-@pytest.mark.parametrize("host", ["evil.test", "127.0.0.1:8001", "127.0.0.1", "", "127.0.0.1:8000,evil.test", "a\x00b"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.test",
+        "127.0.0.1:8001",
+        "127.0.0.1",
+        "",
+        "127.0.0.1:8000,evil.test",
+        "127.0.0.1:8000,127.0.0.1:8000",
+        "a\x00b",
+        "127.0.0.1:8000\t",
+        "127.0.0.1:8000 evil.test",
+        "evil.test@127.0.0.1:8000",
+        "localhost.:8000",
+        "2130706433:8000",
+        "127.1:8000",
+        "[::ffff:127.0.0.1]:8000",
+    ],
+)
 def test_a_foreign_host_is_misdirected(host: str) -> None:
     status, _, body = ask(HTTP_HOST=host)
     assert status == 421 and "--allow-host" in json.loads(body)["error"]["message"]
@@ -62,14 +89,85 @@ def test_a_foreign_origin_is_refused_on_http_and_websocket(origin: str) -> None:
     assert ask(HTTP_ORIGIN=origin, PATH_INFO="/socket.io/")[0] == 403
 
 
+OPENING = {
+    "PATH_INFO": "/socket.io/",
+    "QUERY_STRING": "EIO=4&transport=websocket",
+    "HTTP_ORIGIN": "http://127.0.0.1:8000",
+    "HTTP_UPGRADE": "WebSocket",
+    "HTTP_CONNECTION": "keep-alive, Upgrade",
+    "HTTP_SEC_WEBSOCKET_VERSION": "13",
+    "HTTP_SEC_WEBSOCKET_KEY": base64.b64encode(b"k" * 16).decode(),
+}
+
+
 def test_a_websocket_needs_an_origin() -> None:
-    assert ask(PATH_INFO="/socket.io/")[0] == 403
-    assert ask(PATH_INFO="/socket.io/", HTTP_ORIGIN="http://127.0.0.1:8000")[0] == 200
+    assert ask(**OPENING)[0] == 200
+    assert ask(**{name: value for name, value in OPENING.items() if name != "HTTP_ORIGIN"})[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"QUERY_STRING": "EIO=4&transport=polling"}, 400),
+        ({"QUERY_STRING": "EIO=3&transport=websocket"}, 400),
+        ({"QUERY_STRING": "EIO=4&transport=websocket&transport=polling"}, 400),
+        ({"QUERY_STRING": "EIO=4&transport=websocket&sid=abc"}, 400),
+        ({"QUERY_STRING": "EIO=4&transport=websocket&j=0"}, 400),
+        ({"QUERY_STRING": ""}, 400),
+        ({"REQUEST_METHOD": "POST"}, 405),
+        ({"HTTP_UPGRADE": ""}, 400),
+        ({"HTTP_CONNECTION": "close"}, 400),
+        ({"HTTP_SEC_WEBSOCKET_VERSION": "8"}, 400),
+        ({"HTTP_SEC_WEBSOCKET_KEY": "short"}, 400),
+    ],
+)
+def test_socket_io_sees_nothing_but_whole_openings_of_websockets(change: dict[str, str], status: int) -> None:
+    seen = len(SEEN)
+    answered, headers, body = ask(**OPENING | change)
+    assert answered == status and json.loads(body)["error"]["message"] and "X-Request-Id" in headers
+    assert len(SEEN) == seen
+
+
+def test_websockets_are_bounded_while_they_last() -> None:
+    open_at_once: list[int] = []
+    refusals: list[tuple[int, dict[str, str], bytes]] = []
+
+    def lasting(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """A websocket during which another is opened, and so on until one is refused."""
+        open_at_once.append(gate.websockets)
+        answered = ask(gate=gate, **OPENING)
+        if answered[0] != 200:
+            refusals.append(answered)
+        return inner(environ, start_response)
+
+    gate = Gate(lasting, Rules(HOSTS, allowed_origins(HOSTS)))
+    assert ask(gate=gate, **OPENING)[0] == 200
+    assert open_at_once == list(range(1, MAX_WEBSOCKETS + 1)) and gate.websockets == 0
+    (status, headers, _) = refusals[0]
+    assert status == 503 and headers["Retry-After"] == "5" and len(refusals) == 1
 
 
 def test_a_cross_site_post_is_refused_without_an_origin_too() -> None:
-    assert ask(HTTP_SEC_FETCH_SITE="cross-site", body=b"{}")[0] == 403
-    assert ask(HTTP_SEC_FETCH_SITE="same-origin", body=b"{}")[0] == 200
+    for site in ("cross-site", "same-site", "same-origin,same-origin", "x"):
+        assert ask(HTTP_SEC_FETCH_SITE=site, body=b"{}")[0] == 403
+        assert ask(HTTP_SEC_FETCH_SITE=site, REQUEST_METHOD="DELETE")[0] == 403
+    for site in ("same-origin", "none"):
+        assert ask(HTTP_SEC_FETCH_SITE=site, body=b"{}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("mode", "target", "method", "status"),
+    [
+        ("navigate", "document", "GET", 200),
+        ("navigate", "iframe", "GET", 403),
+        ("no-cors", "image", "GET", 403),
+        ("cors", "empty", "GET", 403),
+        ("navigate", "document", "POST", 403),
+    ],
+)
+def test_a_foreign_page_may_link_to_us_and_nothing_else(mode: str, target: str, method: str, status: int) -> None:
+    headers = {"HTTP_SEC_FETCH_SITE": "cross-site", "HTTP_SEC_FETCH_MODE": mode, "HTTP_SEC_FETCH_DEST": target}
+    assert ask(REQUEST_METHOD=method, **headers)[0] == status
 
 
 @pytest.mark.parametrize("media", ["text/plain", "", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
@@ -112,6 +210,39 @@ def test_a_body_that_cannot_be_read_is_the_clients_fault(failure: OSError, statu
 KEYS = read_keys("# ours\nalice secret-a\nbob sha256:" + hashlib.sha256(b"secret-b").hexdigest() + "\n")
 
 
+def test_forwarding_headers_make_no_foreign_caller_ours() -> None:
+    forwarded = {
+        "HTTP_X_FORWARDED_HOST": "127.0.0.1:8000",
+        "HTTP_X_FORWARDED_PROTO": "http",
+        "HTTP_FORWARDED": "host=127.0.0.1",
+    }
+    assert ask(HTTP_HOST="evil.test", **forwarded)[0] == 421
+    assert ask(HTTP_ORIGIN="http://evil.test", body=b"{}", HTTP_X_FORWARDED_HOST="evil.test")[0] == 403
+
+
+def test_requests_in_service_are_bounded_and_counted_down_when_their_answer_is_closed() -> None:
+    gate = make(max_requests=1)
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/x", "HTTP_HOST": "127.0.0.1:8000", "wsgi.input": io.BytesIO()}
+    streaming: Any = gate(environ, lambda *_: None)
+    status, headers, body = ask(gate=gate)
+    assert status == 503 and headers["Retry-After"] == "1" and b"server_is_overloaded" in body
+    streaming.close()
+    streaming.close()
+    assert gate.requests == 0
+
+
+def test_a_view_that_fails_leaves_its_place() -> None:
+    def failing(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        raise RuntimeError
+
+    gate = Gate(failing, Rules(HOSTS, allowed_origins(HOSTS)))
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            ask(gate=gate)
+    assert ask(gate=gate, body=b"x" * 5, CONTENT_TYPE="text/plain")[0] == 415
+    assert gate.requests == 0
+
+
 def test_with_keys_everything_but_the_open_paths_needs_one() -> None:
     status, headers, body = ask(keys=KEYS)
     assert status == 401 and headers["WWW-Authenticate"].startswith("Bearer") and b"secret" not in body
@@ -129,15 +260,22 @@ def test_a_wrong_key_is_refused(header: str) -> None:
 def test_a_key_is_known_by_its_digest_and_names_its_holder() -> None:
     for header, name in (("Bearer secret-a", "alice"), ("bearer secret-b", "bob")):
         assert ask(keys=KEYS, HTTP_AUTHORIZATION=header)[0] == 200
-        assert SEEN[-1]["batchscope.key_name"] == name
+        assert SEEN[-1]["batchscope.key_name"] == name and "admin" in SEEN[-1]["batchscope.scopes"]
     basic = "Basic " + base64.b64encode(b"anyone:secret-a").decode()
     assert ask(keys=KEYS, HTTP_AUTHORIZATION=basic)[0] == 200
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment", "alice", "alice a b", "alice sha256:00"])
-def test_a_key_file_that_says_nothing_clear_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        read_keys(text)
+def test_livez_is_open_to_reading_only() -> None:
+    assert ask(keys=KEYS, PATH_INFO="/livez", body=b"{}")[0] == 401
+    assert ask(keys=KEYS, PATH_INFO="/livez", HTTP_HOST="evil.test")[0] == 421
+
+
+def test_a_websocket_needs_a_key_that_may_read() -> None:
+    keys = read_keys("looker k1 read\nworker k2 infer,load,admin")
+    assert ask(keys=keys, **OPENING)[0] == 401
+    assert ask(keys=keys, HTTP_AUTHORIZATION="Bearer k1", **OPENING)[0] == 200
+    status, _, body = ask(keys=keys, HTTP_AUTHORIZATION="Bearer k2", **OPENING)
+    assert status == 403 and json.loads(body)["error"]["code"] == "insufficient_scope"
 
 
 @pytest.mark.parametrize("environ", [{}, {"HTTP_HOST": "evil.test"}, {"HTTP_ORIGIN": "null"}, {"PATH_INFO": "/socket.io/"}])

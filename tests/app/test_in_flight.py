@@ -105,8 +105,9 @@ def test_a_dead_engine_loses_who_had_a_token_and_submits_the_others_again() -> N
     flight.event(scheduled(1))
     flight.event(first_token(1))
     flight.event(scheduled(3))
-    lost, again = flight.engine_gone()
-    assert lost == [had] and [each.id for each in again] == ["req_waited", "req_ran"]
+    assert flight.engine_gone() == [had]
+    flight.drop(had)
+    assert [each.id for _, each in flight.unsubmitted()] == ["req_waited", "req_ran"]
     flight.step([1, 2, 3], ["of", "the", "dead"])
     assert sent(waited) == sent(ran) == b"<"
     flight.event(queued("req_ran", 1, boot=3))
@@ -118,7 +119,21 @@ def test_who_left_is_not_submitted_again() -> None:
     one = answer()
     flight = flying(one)
     one.stream.lost = "client_gone"
-    assert flight.engine_gone() == ([one], [])
+    assert flight.engine_gone() == [one]
+    flight.drop(one)
+    assert list(flight.unsubmitted()) == []
+
+
+def test_an_end_between_two_engines_touches_no_number_of_the_new_one() -> None:
+    old, new = answer("req_old"), answer("req_new")
+    flight = flying(old)
+    flight.event(queued("req_old", 5))
+    flight.engine_gone()
+    flight.add(new)
+    flight.event(queued("req_new", 5, boot=3))
+    flight.drop(old)
+    flight.step([5], ["x"])
+    assert sent(new) == b"<0:x " and flight.waiting == 1
 
 
 def test_a_request_is_found_by_its_own_id_and_by_its_sequences() -> None:

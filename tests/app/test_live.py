@@ -215,3 +215,32 @@ def test_dashboards_are_bounded() -> None:
         stage.join("one more")
     stage.pusher.leave("0")
     assert stage.state.dashboards == MAX_DASHBOARDS - 1
+
+
+def test_a_client_that_cannot_be_sent_to_is_dropped_and_the_others_get_their_frames(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    broken = stage.join("a")
+    stage.join("b")
+    stage.work(1)
+    send = stage.io.emit
+
+    def emit(name: str, message: Any, **where: Any) -> None:
+        if where["to"] == "a":
+            raise KeyError(0)
+        send(name, message, **where)
+
+    stage.io.emit = emit  # type: ignore[method-assign]
+    stage.work(3)
+    assert broken.closed and stage.state.dashboards == 1 and len(stage.io.to("b", "frame")) == 3
+    assert "dropped" in caplog.text
+
+
+def test_a_snapshot_waits_until_nothing_else_waits_to_be_sent() -> None:
+    stage = Stage()
+    socket = stage.join("a")
+    socket.queued = 1
+    stage.work(3)
+    assert stage.io.sent == []
+    socket.queued = 0
+    stage.work(1)
+    assert [name for _, name, _ in stage.io.sent] == ["snapshot"]

@@ -54,6 +54,15 @@ def test_gauges_agree_with_the_engine() -> None:
     assert set(gauges["waiting_by_reason"]) == {reason.name.lower() for reason in WaitReason}
 
 
+def test_a_held_engine_makes_no_tokens_whoever_waits() -> None:
+    state, _, _ = busy(steps=15)
+    assert (state.gauges()["output_tok_s"] or 0) > 0
+    state.engine_status("paused")
+    gauges = state.gauges()
+    assert gauges["waiting"] > 0
+    assert (gauges["output_tok_s"], gauges["prefill_tok_s"]) == (0.0, 0.0)
+
+
 def test_two_readers_at_one_seq_see_the_same_whatever_the_clock_says() -> None:
     state, engine, _ = busy(requests=8, steps=400)
     assert state.fold.idle
@@ -276,3 +285,22 @@ def test_observer_cost_is_the_mean_of_the_last_60_steps() -> None:
         state.step_cost(cost, host_late_ns=cost > 10**8)
     assert state.gauges()["observe_us_step"] == pytest.approx(3.0)
     assert state.gauges()["host_late"] == 5
+
+
+def test_an_engine_that_loads_after_its_death_is_shown_as_down_until_it_is_up() -> None:
+    state, _, _ = busy(steps=3)
+    shown = []
+    for status in ("loading", "up", "down", "loading", "paused", "loading"):
+        state.engine_status(status, f"it is {status}")
+        shown.append((state.gauges()["engine"], state.gauges()["engine_text"]))
+    assert [status for status, _ in shown] == ["loading", "up", "down", "down", "paused", "loading"]
+    assert shown[3][1] == "it is loading"
+
+
+def test_the_ring_is_as_long_as_asked() -> None:
+    engine, state = ScriptedEngine(), LiveState(Clock(), ring=5)
+    for event in (engine.begin(), engine.submit("r", output=40)):
+        state.apply(event)
+    seqs = [event.seq for _ in range(12) for event in engine.step() if state.apply(event) is None]
+    assert state.snapshot()["steps"]["step"] == [8, 9, 10, 11, 12]
+    assert state.frame(seqs[0]) is None and state.frame(state.seq) is not None

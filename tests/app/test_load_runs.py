@@ -53,7 +53,8 @@ class FakeLedger:
         return 0
 
     def report(self, run_id: str) -> dict[str, Any]:
-        return {"verdict": "valid"}
+        counts = {"sent": 5, "ok": 4, "failed": 1, "refused": 0, "cancelled": 0, "incomplete": 0}
+        return {"verdict": "valid", "reconciliation": {**counts, "server_rows": 5}}
 
 
 class FakeEngine:
@@ -176,6 +177,9 @@ def test_an_external_run_has_no_child_and_ends_when_its_generator_says_so(stage:
     assert row["external"] and stage.statuses == ["running"]
     assert stage.runs.stop(row["id"])
     assert stage.statuses == ["running", "finished"] and stage.runs.active is None
+    counted = stage.ledger.moves[-1]["progress"]
+    assert (counted["sent"], counted["ok"], counted["failed"]) == (5, 4, 1)
+    assert stage.told[-1]["sent"] == 5
 
 
 def test_a_stopping_server_ends_its_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

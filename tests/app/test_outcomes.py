@@ -7,7 +7,7 @@ from web_builders import finished
 
 from app.api import outcomes
 from app.api.openai_parse import CHAT, COMPLETIONS
-from app.store.errors import StoreBusy, StoreFailed
+from app.store.errors import StoreBusy, StoreFailed, StoreFull, StoreLocked
 from scheduler.core.request import FinishReason
 
 
@@ -40,5 +40,14 @@ def test_the_field_at_fault_is_the_endpoints_own() -> None:
 
 
 def test_the_records_refusal_is_a_503_that_can_pass() -> None:
-    assert outcomes.storage(StoreBusy("x")).code == "storage_busy" and outcomes.storage(StoreFailed("x")).code == "storage_full"
+    codes = {StoreBusy: "storage_busy", StoreLocked: "storage_busy", StoreFull: "storage_full", StoreFailed: "storage_failed"}
+    assert {kind: outcomes.storage(kind("x")).code for kind in codes} == codes
     assert outcomes.storage(StoreFailed("x")).headers["Retry-After"] == "5"
+
+
+def test_what_passes_by_itself_says_when_to_come_again() -> None:
+    explain = outcomes.explainer(CHAT, lambda: 17)
+    for detail, word in (("queue_full", "queue is full"), ("shed", "after its bound")):
+        problem = explain(finished(reason=FinishReason.REJECTED, detail=detail))
+        assert (problem.status, problem.code, problem.type) == (503, "server_overloaded", "server_error")
+        assert problem.headers["Retry-After"] == "17" and word in problem.message

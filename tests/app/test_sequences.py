@@ -9,7 +9,7 @@ import pytest
 
 from app.api.errors import ApiError
 from app.api.openai_parse import CHAT, COMPLETIONS, Model, parse
-from app.api.sequences import MS, read_prompts, submits_of
+from app.api.sequences import INLINE_CHARACTERS, MS, read_prompts, submits_of
 from scheduler.settings import ModelSettings
 from scheduler.text import bundle
 
@@ -31,6 +31,24 @@ def test_each_prompt_and_choice_is_a_sequence_of_its_own() -> None:
     first = submits[0]
     assert (first.received_at, first.deadline_at, first.timeout_at) == (1000, 1000 + 10 * MS, 1000 + 20 * MS)
     assert (first.tenant, first.kind, first.priority, first.run, first.resubmitted) == ("t", "batch", -1, "run_1", False)
+
+
+def test_only_what_is_long_goes_to_a_native_thread() -> None:
+    long, asked = Model("null", TEXT.vocab_size, 32_768), list[int]()
+
+    def run_native(call: Any, *args: Any) -> Any:
+        asked.append(1)
+        return call(*args)
+
+    def native(**fields: Any) -> int:
+        asked.clear()
+        generation = parse(COMPLETIONS, {"model": "null", "max_tokens": 2} | fields, long)
+        read_prompts(generation, TEXT, long, {"kv_cache_tokens": 0}, run_native)
+        return len(asked)
+
+    assert native(prompt="a" * INLINE_CHARACTERS) == 0 and native(prompt="a" * (INLINE_CHARACTERS + 1)) == 1
+    ids = [97] * (INLINE_CHARACTERS + 1)
+    assert native(prompt=ids) == 0 and native(prompt=ids, echo=True) == 1
 
 
 def test_one_sequence_bears_the_posts_own_id_and_the_default_time_out() -> None:

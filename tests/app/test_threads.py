@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gevent
 import pytest
+from web_builders import FakeSleep
 
 from app.serving import threads
 
@@ -51,3 +52,13 @@ def test_a_native_queue_can_be_fed_by_a_greenlet() -> None:
     threads.spawn(lambda: answers.put(queue.get() + 1))
     queue.put(1)
     assert answers.get(timeout=5) == 2
+
+
+def test_a_reader_that_is_behind_lets_others_run_by_time_not_after_each_piece() -> None:
+    time = FakeSleep()
+    slept: list[float] = []
+    breath = threads.Breath(time, slept.append)
+    for _ in range(10):
+        time.sleep(threads.TURN_S / 4)
+        breath()
+    assert slept == [0, 0], "five quarters of a turn each"

@@ -9,8 +9,7 @@ import gevent
 import pytest
 from gevent import socket as green
 
-from app.serving import token_streams
-from app.serving.token_streams import TokenStream
+from app.serving.token_streams import Patience, TokenStream
 
 PATIENCE = 5.0
 
@@ -71,10 +70,9 @@ def test_an_open_stream_is_written_by_the_dispatcher_itself(pair: tuple[Any, Any
     assert served.get(timeout=PATIENCE) == "done"
 
 
-def test_a_late_reader_gets_everything_in_order(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_streams, "MAX_BEHIND_BYTES", 1 << 30)
+def test_a_late_reader_gets_everything_in_order(pair: tuple[Any, Any]) -> None:
     ours, theirs = pair
-    stream = TokenStream(ours, chunked=False)
+    stream = TokenStream(ours, chunked=False, patience=Patience(behind_bytes=1 << 30))
     served = serve(stream)
     pieces = [b"%06d" % number * 100 for number in range(5000)]
     for piece in pieces:
@@ -99,14 +97,63 @@ def test_a_client_that_does_not_read_is_cut_at_the_byte_bound(pair: tuple[Any, A
 def test_a_client_that_stays_behind_is_cut_at_the_age_bound(pair: tuple[Any, Any]) -> None:
     ours, _theirs = pair
     now = [0.0]
-    stream = TokenStream(ours, clock=lambda: now[0])
+    stream = TokenStream(ours, patience=Patience(1 << 30, 30.0), clock=lambda: now[0])
     served = serve(stream)
     for _ in range(100):
         stream.push(b"x" * 4096)
     assert stream.lost is None
-    now[0] = token_streams.MAX_BEHIND_S + 1
+    now[0] = 31.0
     stream.push(b"one more")
     assert stream.lost == "slow_client" and served.get(timeout=PATIENCE) == "slow_client"
+
+
+def test_a_client_is_cut_at_the_age_bound_while_nothing_more_is_pushed(pair: tuple[Any, Any]) -> None:
+    ours, _theirs = pair
+    stream = TokenStream(ours, patience=Patience(1 << 30, 0.05))
+    served = serve(stream)
+    for _ in range(100):
+        stream.push(b"x" * 4096)
+    stream.end()
+    assert served.get(timeout=PATIENCE) == "slow_client"
+
+
+def test_a_reader_that_keeps_taking_may_stay_behind(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    now = [0.0]
+    stream = TokenStream(ours, chunked=False, patience=Patience(1 << 30, 30.0), clock=lambda: now[0])
+    served = serve(stream)
+    held = 100 * 4096
+    for _ in range(100):
+        stream.push(b"x" * 4096)
+    for _ in range(20):  # each round takes more than was behind at its beginning, and as much comes again
+        now[0] += 20.0
+        read(theirs, held // 2)
+        gevent.sleep(0.001)
+        for _ in range(50):
+            stream.push(b"x" * 4096)
+        assert stream.lost is None
+    stream.end()
+    with gevent.Timeout(PATIENCE):
+        while served.ready() is False:
+            theirs.recv(1 << 16)
+    assert served.get() == "done"
+
+
+def test_the_kernel_takes_little_of_what_a_client_does_not_read() -> None:
+    with green.socket() as listener, green.socket() as theirs:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        theirs.setsockopt(green.SOL_SOCKET, green.SO_RCVBUF, 4096)
+        theirs.connect(listener.getsockname())
+        ours, _ = listener.accept()
+        with ours:
+            stream = TokenStream(ours, patience=Patience(64 << 10, 30.0))
+            served = serve(stream)
+            pushed = 0
+            while stream.lost is None:
+                stream.push(b"x" * 256)
+                pushed += 256
+            assert served.get(timeout=PATIENCE) == "slow_client" and pushed < 256 << 10
 
 
 @pytest.mark.parametrize("half", [False, True])

@@ -10,7 +10,7 @@ from architecture.import_rules import RULES, Finding, imports_stand_at_the_top, 
 from architecture.sources import PACKAGES, ROOT, Source, python_sources
 
 # What every part of app may know: values and names without behaviour of their own.
-WORDS = ("app.settings", "app.request_id", "app.version")
+WORDS = ("app.settings", "app.request_id", "app.version", "app.safe_headers")
 
 # Rule 7: a part of app → the other parts it knows. What is missing here meets in wiring.py. Views (api, pages) reach the
 # running server through extensions.Parts, which therefore names every part's type and makes none. factory.py makes the Flask
@@ -23,16 +23,23 @@ KNOWS: dict[str, tuple[str, ...]] = {
     "app.counters": (),
     "app.event_feed": (),
     "app.extensions": ("app.acceptance", "app.counters", "app.event_feed", "app.serving", "app.store", "app.supervisor"),
-    "app.factory": ("app.api", "app.extensions", "app.gate", "app.live", "app.pages"),
-    "app.gate": ("app.api.errors",),
+    "app.factory": (
+        "app.api", "app.extensions", "app.gate", "app.live", "app.live_manners", "app.live_packet", "app.pages", "app.serving",
+    ),
+    "app.callers": ("app.api.errors",),
+    "app.gate": ("app.api.errors", "app.callers", "app.keys"),
+    "app.keys": ("app.api.errors",),
+    "app.log_lines": (),
     "app.live": ("app.extensions", "app.live_state", "app.live_bars", "app.live_figures", "app.live_fold"),
     "app.live_bars": (),
     "app.live_figures": (),
     "app.live_fold": ("app.live_bars", "app.live_figures"),
     "app.live_state": ("app.live_bars", "app.live_figures", "app.live_fold"),
+    "app.live_manners": (),
+    "app.live_packet": (),
     "app.pages": ("app.extensions",),
     "app.run_ledger": ("app.store",),
-    "app.serve": ("app.factory", "app.serving", "app.wiring"),
+    "app.serve": ("app.factory", "app.log_lines", "app.serving", "app.wiring"),
     "app.serving": ("app.api.errors",),
     "app.store": (),
     "app.supervisor": (),

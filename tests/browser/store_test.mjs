@@ -5,7 +5,7 @@ import test from "node:test";
 
 import * as format from "../../static/js/format.js";
 import { spans } from "../../static/js/panels/waterfall.js";
-import { createStore, initialState, isHole, reduce, STEPS_KEPT } from "../../static/js/store.js";
+import { createStore, initialState, isHole, reduce, STEPS_KEPT, wanted } from "../../static/js/store.js";
 import { reasonWords, sentence } from "../../static/js/words.js";
 
 const NAMES = [
@@ -144,6 +144,44 @@ test("bars that ended over a minute ago go, open ones stay", () => {
     [...state.bars.values()].map((bar) => bar.id),
     ["q"],
   );
+});
+
+test("a snapshot that does not join leaves a gap, which the records fill from its newest end", () => {
+  const before = start();
+  const later = snapshot({ seq: 900, steps: stepColumns(501, 400) });
+  assert.deepEqual(wanted(before, later), { boot: 1, from: 11, to: 500 });
+  const state = reduce(before, { type: "snapshot", data: later });
+  assert.deepEqual(state.gap, { missed: 490, filled: 0, newest: 900 });
+  const behind = reduce(state, { type: "older", boot: 1, steps: stepColumns(11, 480) });
+  assert.equal(behind, state, "records that do not reach the snapshot yet leave no hole");
+  const whole = reduce(state, { type: "older", boot: 1, steps: stepColumns(11, 490, { slots: 3 }) });
+  assert.deepEqual(
+    whole.steps.seq,
+    Array.from({ length: STEPS_KEPT }, (_, i) => 301 + i),
+  );
+  assert.equal(whole.gap.filled, 200);
+  assert.deepEqual([whole.steps.by_reason.slots.length, whole.steps.by_reason.slots[0], whole.steps.by_reason.slots.at(-1)], [600, 3, 0]);
+  assert.deepEqual(next(whole, frame(900, 901)).steps.seq.at(-1), 901);
+});
+
+test("no gap: the same place, a new life, or a page that had nothing", () => {
+  const again = snapshot({ seq: 12, steps: stepColumns(3, 10) });
+  assert.equal(wanted(start(), again), null);
+  assert.equal(reduce(start(), { type: "snapshot", data: again }).gap, null);
+  assert.equal(wanted(start(), snapshot({ boot: 2, steps: stepColumns(500, 10) })), null);
+  assert.equal(wanted(initialState(), snapshot({ steps: stepColumns(500, 10) })), null);
+  const full = snapshot({ seq: 2000, steps: stepColumns(1401, 600) });
+  assert.equal(wanted(start(), full), null);
+  assert.equal(reduce(start(), { type: "snapshot", data: full }).gap.missed, 1390);
+  const older = { type: "older", boot: 2, steps: stepColumns(1, 3) };
+  assert.equal(reduce(start(), older).steps.seq.length, 10);
+});
+
+test("why the server refused is kept until it does not", () => {
+  const refused = reduce(start(), { type: "link", link: "disconnected", why: "full" });
+  assert.deepEqual([refused.link, refused.linkWhy], ["disconnected", "full"]);
+  assert.equal(reduce(refused, { type: "link", link: "disconnected", why: "full" }), refused);
+  assert.equal(next(refused, frame(10, 11)).linkWhy, "");
 });
 
 test("a heartbeat at rest changes nothing, so nothing is drawn", () => {

@@ -50,13 +50,17 @@ def assert_tiles_equal_gauges(values: dict[str, Any], gauges: dict[str, Any]) ->
 
 def test_empty_it_offers_three_things_and_one_prompt_comes_back_with_its_bars(server: LiveServer, open_page: OpenPage) -> None:
     page = open_page()
+    page.goto(f"{server.url}/load")
+    expect(page.locator("#runs")).to_contain_text("No run yet.")
     page.goto(server.url)
     expect(page.locator("#sentence")).to_have_text("Ready: nothing has run yet.")
     expect(page.locator("#simulated")).to_have_text(f"simulated hardware: {HARDWARE}")
     expect(page.locator("#start-first-look")).to_be_enabled()
     expect(page.locator("#curl")).to_contain_text(f"{server.url}/v1/chat/completions")
     expect(page.locator("#timeline")).to_be_hidden()
-    page.click("#send")
+    with page.expect_request("**/v1/chat/completions") as sent:
+        page.click("#send")
+    assert sent.value.post_data_json["temperature"] == 0  # a small model at temperature 1 answers with nonsense
     expect(page.locator("#prompt-note")).to_contain_text("first token after", timeout=15_000)
     assert page.locator("#answer").inner_text()
     expect(page.locator("#timeline canvas")).to_be_visible()

@@ -37,7 +37,9 @@ def deliver(server: LiveServer, run: str, *lines: dict[str, Any]) -> Any:
 
 def finish_a_run(server: LiveServer, name: str) -> str:
     """An external run of one request that both sides saw; its id."""
-    run: str = server.post("/api/runs", {"external": True, "name": name})["id"]
+    registered = server.post("/api/runs", {"external": True, "name": name})
+    run: str = registered["id"]
+    assert registered["seed"] == 1  # as on the command line: the same scenario is the same load wherever it is started
     headers = {"X-Batchscope-Run": run, "X-Request-Id": f"{run}-1"}
     server.post("/v1/completions", {"model": "null", "prompt": "x", "max_tokens": 2}, headers)
     seen = {

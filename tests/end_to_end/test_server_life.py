@@ -36,6 +36,10 @@ def start(*arguments: str, **environ: str) -> tuple[int, str]:
         ([], {"BATCHSCOPE_COLOUR": "red"}, "BATCHSCOPE_COLOUR"),
         (["--data-dir", "/proc/nowhere"], {}, "/proc/nowhere"),
         (["--api-key-file", "/nowhere/keys"], {}, "/nowhere/keys"),
+        (["--hang-s", "0"], {}, "--hang-s"),
+        (["--config", "/nowhere/batchscope.toml"], {}, "/nowhere/batchscope.toml"),
+        ([], {"BATCHSCOPE_DRAIN": "soon"}, "drain"),
+        (["--database-url", "sqlite:////nowhere/records.db"], {}, "/nowhere/records.db"),
     ],
 )
 def test_what_cannot_be_started_says_why_in_one_line(
@@ -44,6 +48,7 @@ def test_what_cannot_be_started_says_why_in_one_line(
     defaults = ["--runner", "null", "--port", "0"] + ([] if "--data-dir" in arguments else ["--data-dir", str(tmp_path / "d")])
     code, line = start(*defaults, *arguments, **environ)
     assert code == 2 and said in line and "\n" not in line
+    assert not (tmp_path / "d").exists(), "nothing half-created"
 
 
 def test_a_port_in_use_is_said_so(tmp_path: Path) -> None:
@@ -51,8 +56,12 @@ def test_a_port_in_use_is_said_so(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         port = str(taken.getsockname()[1])
-        code, line = start("--runner", "null", "--port", port, "--data-dir", str(tmp_path / "d"))
-    assert code == 2 and port in line and "\n" not in line
+        code, line = start("--runner", "null", "--port", port, "--data-dir", str(tmp_path / "new" / "d"))
+        assert code == 2 and port in line and "\n" not in line
+        assert not (tmp_path / "new").exists(), "nothing half-created"
+        (tmp_path / "old").mkdir()
+        assert start("--runner", "null", "--port", port, "--data-dir", str(tmp_path / "old"))[0] == 2
+        assert (tmp_path / "old").exists() and not list((tmp_path / "old").glob("*.db"))
 
 
 def test_a_data_directory_has_one_server_and_is_ours_alone(tmp_path: Path) -> None:

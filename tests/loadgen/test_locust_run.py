@@ -78,6 +78,19 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path, how: signal.Signals) -> No
     assert {row["id"] for row in server.records} == {row["id"] for row in rows}
 
 
+def test_a_run_whose_starter_died_stops_by_itself(tmp_path: Path) -> None:
+    with FakeServer(well_behaved(0.02, 0.005)) as server:
+        arguments = ["--scenario", "steady", "--run", "r", "--set", "duration_s=50"]
+        child = start("--url", server.url, "--out", str(tmp_path), *arguments)
+        assert child.stdout is not None and b"progress" in child.stdout.readline()
+        child.stdout.close()
+        child.stdout = None
+        _, err = child.communicate(timeout=20)
+    rows = read_lines(tmp_path / "requests.jsonl")
+    assert child.returncode == 0 and err.decode() == "loadgen: nobody reads the progress any more: the run stops\n"
+    assert {row["id"] for row in server.records} == {row["id"] for row in rows} and len(rows) == len(server.posts) > 0
+
+
 def test_a_foreign_server_is_loaded_all_the_same(tmp_path: Path) -> None:
     with FakeServer(batchscope=False) as server:
         code, lines, err = run(server, tmp_path, "--scenario", "tutorial")

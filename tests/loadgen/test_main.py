@@ -56,8 +56,9 @@ def test_a_wrong_scenario_is_a_usage_error_that_names_its_field(
 def test_the_command_line_of_locust_carries_the_scenario() -> None:
     options = parse_arguments(["--scenario", "steady", "--set", "users=5", "--run", "r", "--processes", "2"])
     command = locust_command(options, load("steady", parse_pairs(options.set)))
-    for flag, value in (("--users", "5"), ("--run-id", "r"), ("--processes", "2"), ("--master-bind-host", "127.0.0.1")):
+    for flag, value in (("--users", "5"), ("--processes", "2"), ("--master-bind-host", "127.0.0.1")):
         assert command[command.index(flag) + 1] == value
+    assert "--run-id=r" in command and "--set=users=5" in command  # one word: no value can be read as a flag
     assert "--headless" in command and "--out" not in command
 
 

@@ -13,7 +13,7 @@ const form = $("#form");
 let scenarios = [];
 let parameters = [];
 let changes = () => ({});
-let lastStatus = null;
+let lastStatus; // undefined until the first look, so that the list is asked for where no run is known, too
 
 loop.add(250, (state) => {
   drawProgress($("#progress"), state);

@@ -50,7 +50,7 @@ function ledger(request) {
     property,
   ]);
   const rows = [...waits, ...parts];
-  if (rows.length === 0) return [el("p", { class: "empty" }, "Nothing is booked yet.")];
+  if (rows.length === 0) return [el("p", { class: "empty" }, unbooked(request))];
   const nodes = rows.flatMap(([name, words, length, property]) => [
     swatch(property),
     el("span", {}, name, el("small", {}, ` — ${words}`)),
@@ -66,6 +66,13 @@ function ledger(request) {
     el("span"),
   );
   return [el("div", { class: "ledger" }, ...nodes)];
+}
+
+/** Why there are no parts: they are booked by the engine that ends a request, and this one had none. */
+function unbooked(request) {
+  if (request.state !== "finished") return "Nothing is booked yet: the parts are told at the end.";
+  if (request.finish === "rejected") return "It was refused at the door and never waited.";
+  return `Not known: ${request.detail || "the process that kept the books died"}, and the books of its time went with it.`;
 }
 
 function facts(request) {

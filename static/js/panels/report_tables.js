@@ -153,6 +153,11 @@ export function waits(run, found) {
   ];
 }
 
+function cachedWords({ cached_tokens: cached, prompt_tokens: prompt }) {
+  if (cached === null || !prompt) return NONE;
+  return `${percent(cached / prompt)} % of the prompt tokens; the prompts begin with a nonce of the run, so the cache starts cold`;
+}
+
 export function goodput(run, { goodput: good, throughput }) {
   const from = good.slo.ttft_from === "due" ? "from due" : "from sent";
   return [
@@ -166,6 +171,7 @@ export function goodput(run, { goodput: good, throughput }) {
       ["Requests", `${sig3(throughput.requests_s)} answered a second`],
       ["Output", `${sig3(throughput.output_tok_s)} tok/s, ${int(throughput.output_tokens)} tokens`],
       ["Prompts", `${sig3(throughput.prompt_tok_s)} tok/s, ${int(throughput.prompt_tokens)} tokens`],
+      ["From prefix cache", cachedWords(throughput)],
       ["Over", throughput.duration_s === null ? NONE : `${sig3(throughput.duration_s)} s, first sent to last ended`],
     ]),
   ];

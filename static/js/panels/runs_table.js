@@ -25,6 +25,7 @@ const COLUMNS = [
   { label: "Seed", num: true, cell: (run) => int(run.seed) },
   {
     label: "Changed settings",
+    class: "wrap",
     cell: (run) =>
       el(
         "span",

@@ -2,7 +2,7 @@
 // Pixel-aligned fillRect on an own canvas: the last 600 steps cost about half a millisecond.
 
 import { $, setAttr, setText } from "../dom.js";
-import { int, sig3 } from "../format.js";
+import { int, plural, sig3 } from "../format.js";
 import { STEPS_KEPT } from "../store.js";
 import { palette } from "../theme.js";
 import { SHORT } from "../words.js";
@@ -43,10 +43,17 @@ function draw(card, canvas, state) {
   const count = steps.seq.length;
   setText(
     $(".note", card),
-    `tokens a step, last ${int(count)} steps · budget ${int(budget)}${budget > top ? " (beyond the scale)" : ""}`,
+    `tokens a step, last ${int(count)} steps · budget ${int(budget)}${budget > top ? " (beyond the scale)" : ""}${gapText(state)}`,
   );
   drawLegend($(".legend", card), legend(steps));
   setAttr(canvas, "aria-label", label(steps));
+}
+
+/** Said for as long as the place is in view. */
+function gapText({ gap, steps }) {
+  if (gap === null || steps.step[0] > gap.newest) return "";
+  const source = gap.filled ? `${int(gap.filled)} of them read from the records` : "the records have them";
+  return ` · ${plural(gap.missed, "step")} went by while this page was away: ${source}`;
 }
 
 /** The top of the scale: the budget, unless the steps are so small beside it that nothing would be seen. */

@@ -18,7 +18,7 @@ const TILES = {
   kv: {
     value: used,
     text: (v, g) => percent(v === null ? null : v / g.blocks_total),
-    sub: (g) => `${int(used(g))} of ${int(g.blocks_total)}`,
+    sub: (g) => `${int(used(g))} of ${int(g.blocks_total)}${g.preemptions ? `\n${int(g.preemptions)} preemptions` : ""}`,
   },
   output_tok_s: { value: (g) => g.output_tok_s, text: sig3, sub: () => "last 2 s" },
   prefill_tok_s: { value: (g) => g.prefill_tok_s, text: sig3, sub: () => "last 2 s" },
@@ -33,7 +33,7 @@ const TILES = {
   observe_us_step: {
     value: (g) => g.observe_us_step,
     text: sig3,
-    sub: (g) => (g.host_late ? `${int(g.host_late)} late steps` : `${int(g.preemptions)} preemptions`),
+    sub: (g) => (g.host_late ? `${int(g.host_late)} late steps` : "recording and sending"),
   },
 };
 

@@ -33,8 +33,9 @@ function draw(state) {
 function curl(model) {
   const body = JSON.stringify({
     model,
-    messages: [{ role: "user", content: "What is the capital of France?" }],
+    messages: [{ role: "user", content: "What is a GPU?" }],
     max_tokens: 32,
+    temperature: 0,
     stream: true,
   });
   return `curl -N ${location.origin}/v1/chat/completions \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'`;
@@ -77,6 +78,7 @@ async function sendPrompt(server) {
     model: server === null ? undefined : server.model,
     messages: [{ role: "user", content: $("#prompt").value }],
     max_tokens: MAX_TOKENS,
+    temperature: 0, // a small model at temperature 1 answers a newcomer with nonsense
     kind: "interactive",
   };
   let id = null;

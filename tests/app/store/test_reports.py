@@ -10,6 +10,7 @@ from records import MS, WALL, Records, make_bench, some_requests
 
 from app.store import client_rows, runs
 from app.store.errors import QueryError
+from app.store.reconcile import mismatch
 from app.store.reports import Slo
 from app.store.runs import NewRun
 from app.store.verdict import headline, suggestion
@@ -168,6 +169,13 @@ def test_a_run_under_way_has_no_verdict_yet(records: Records) -> None:
     assert report["verdict"] is None and report["headline"].startswith("running: ")
 
 
+def test_a_run_that_failed_is_invalid_however_well_its_rows_match(records: Records) -> None:
+    play_run(records)
+    records.sql("UPDATE runs SET status = 'failed', error = 'web_crash'")
+    report = records.queries.report("one")
+    assert (report["verdict"], report["verdict_reason"]) == ("invalid", "the run failed: web_crash")
+
+
 def test_a_run_without_any_request_is_invalid(records: Records) -> None:
     records.job(partial(runs.create, run=NewRun("empty", WALL, status="finished")))
     report = records.queries.report("empty")
@@ -233,3 +241,21 @@ def test_every_kind_of_waiting_has_its_advice() -> None:
     assert headline("valid", None, {}, settings) == "valid: nobody waited; try a higher rate"
     waits = {"kv_blocks": {"ms": 72.0, "share": 0.72}, "slots": {"ms": 28.0, "share": 0.28}}
     assert headline("valid", None, waits, settings) == "valid: 72 % of the waiting was for KV blocks; try kv_cache_tokens 8192"
+    assert suggestion("step", settings, 0.8) == "max_num_batched_tokens 128 for shorter steps"
+    assert suggestion("step", settings, 0.01) == "a higher rate: the limits did not bind"
+
+
+def test_the_first_line_names_those_who_got_no_answer() -> None:
+    lost = {"sent": 259, "failed": 4, "refused": 129}
+    line = headline("valid", None, {}, {}, reconciliation=lost)
+    assert line == "valid: 4 failed and 129 refused of 259 sent; nobody waited; try a higher rate"
+    assert "of 259" not in headline("valid", None, {}, {}, reconciliation={**lost, "failed": 0, "refused": 0})
+
+
+def test_one_request_has_and_two_have_no_row() -> None:
+    lists: dict[str, list[str]] = {"missing_on_server": ["a"], "missing_on_client": [], "repeated_on_server": []}
+    one = mismatch(lists | {"counts": {name: len(ids) for name, ids in lists.items()}})
+    assert one == "1 request reached the server but has no row there: a"
+    lists["missing_on_server"] = ["a", "b"]
+    two = mismatch(lists | {"counts": {name: len(ids) for name, ids in lists.items()}})
+    assert two == "2 requests reached the server but have no row there: a, b"

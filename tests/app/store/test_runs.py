@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 from records import WALL, Records, make_bench, some_requests
@@ -74,6 +75,28 @@ def test_deleting_a_run_takes_its_rows_and_no_others(records: Records) -> None:
     assert records.sql("SELECT count(*) FROM request_events WHERE request_id LIKE 'r%'") == [(0,)]
     with pytest.raises(QueryError):
         records.queries.run("a")
+
+
+def test_a_large_run_is_deleted_in_many_transactions(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_TURN_S", 0.0)
+    new(records, "a", status="finished")
+    records.play(make_bench(2), some_requests(60), run="a")
+    lines = ", ".join(f"('a', 'c{n}', 'ok')" for n in range(60))
+    records.sql(f"INSERT INTO client_requests (run, client_request_id, status) VALUES {lines}")
+    turns: list[int] = []
+
+    def counted(connection: Any) -> Any:
+        rest = runs.remove(connection, "a")
+        while True:
+            try:
+                yield next(rest)
+            except StopIteration as end:
+                return end.value
+            turns.append(1)
+
+    assert records.job(counted) == 60
+    assert len(turns) >= 6, "three turns of requests and three of the client's rows at least"
+    assert records.sql("SELECT count(*) FROM requests") == records.sql("SELECT count(*) FROM client_requests") == [(0,)]
 
 
 def test_an_active_run_is_not_deleted(records: Records) -> None:

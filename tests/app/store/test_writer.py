@@ -7,24 +7,51 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from records import MS, Records, make_bench, make_row, make_writer, some_requests
 from sqlalchemy import insert
+from web_builders import step
 
 from app.store import database
 from app.store import writer as writer_module
-from app.store.errors import StoreBusy, StoreFailed
+from app.store.errors import StoreBusy, StoreFailed, StoreFull, StoreLocked, StoreLost
 from app.store.models import runs
-from scheduler.core.events import Parts, RequestFinished, RequestQueued
-from scheduler.core.request import NO_WAITS, FinishReason
+from scheduler.core.events import Parts, RequestFinished, RequestQueued, StepCompleted
+from scheduler.core.request import NO_WAITS, FinishReason, WaitReason
 
 
 def finished(boot: int, seq: int, id: str, reason: FinishReason = FinishReason.STOP) -> RequestFinished:
     return RequestFinished(boot, seq, seq, 0, id, -1, reason, None, 3, 0, 2, 0, Parts(NO_WAITS, 0, 0, 0, 0))
+
+
+def queued(boot: int, seq: int, id: str) -> RequestQueued:
+    return RequestQueued(boot, seq, 0, id, 0, 3, 4, "t", "k", 0, None, None)
+
+
+@contextmanager
+def hold(records: Records) -> Iterator[None]:
+    """The write lock, in another process's name."""
+    rival = sqlite3.connect(records.path, isolation_level=None)
+    rival.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        rival.execute("ROLLBACK")
+        rival.close()
+
+
+def wait_for(question: Callable[[], Any]) -> None:
+    end = time.monotonic() + 20
+    while not question():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.001)
 
 
 def test_an_accept_is_answered_after_its_commit(records: Records) -> None:
@@ -106,6 +133,91 @@ def test_a_lock_held_elsewhere_fails_accepts_and_keeps_events(records: Records, 
     assert records.answers[-1] is None
     assert records.sql("SELECT state FROM requests ORDER BY id") == [("finished",), ("waiting",)]
     assert not records.writer.failing
+
+
+def test_a_lock_is_waited_for_once_and_not_more_often_because_events_come(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.2)
+    monkeypatch.setattr(database, "_COMMON", ("PRAGMA busy_timeout=1",))
+    records.job(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout=1") and None)
+    records.accept(make_row("a"))
+    with hold(records):
+        end = time.monotonic() + 1.0
+        seq = 0
+        while time.monotonic() < end:
+            seq += 1
+            records.writer.events([step(seq)])
+            time.sleep(0.001)
+        assert records.writer.failing and isinstance(records.writer.trouble, StoreLocked)
+        tries = records.writer.stats().errors
+    assert 1 <= tries <= 8
+    records.flush()
+    assert records.sql("SELECT count(*) FROM steps") == [(seq,)] and records.writer.trouble is None
+
+
+def test_who_came_during_a_long_vain_try_does_not_wait_for_another(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "PATIENCE_S", 0.2)
+    records.job(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout=500") and None)
+    records.accept(make_row("a"))
+    answers: dict[str, Exception | None] = {}
+    with hold(records):
+        records.writer.events([finished(3, 1, "a")])
+        wait_for(lambda: not records.writer.stats().events)
+        for id in ("b", "c"):
+            records.writer.accept(make_row(id), lambda error, id=id: answers.update({id: error}))
+        wait_for(lambda: len(answers) == 2)
+        assert {type(error) for error in answers.values()} == {StoreLocked}
+        records.writer.events([queued(3, 2, "b"), finished(3, 3, "b")])
+    records.flush()
+    assert records.sql("SELECT id, state FROM requests") == [("a", "finished")]
+    assert records.sql("SELECT DISTINCT request_id FROM request_events") == [("a",)], "of what was refused nothing is kept"
+
+
+def test_a_full_disk_fails_accepts_and_keeps_events(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "RETRY_S", 0.01)
+    records.accept(make_row("a"))
+    (pages,) = records.sql("PRAGMA page_count")[0]
+    monkeypatch.setattr(database, "_WRITING", (*database._WRITING, f"PRAGMA max_page_count={pages}"))
+    records.job(lambda connection: connection.exec_driver_sql(f"PRAGMA max_page_count={pages}") and None)
+    answers: list[Exception | None] = []
+    for n in range(400):
+        records.writer.accept(make_row(f"b{n}", prompt_text="x" * 2000), answers.append)
+    records.writer.events([finished(3, 1, "a")])
+    wait_for(lambda: len(answers) == 400)
+    refused = [error for error in answers if error is not None]
+    assert refused and {type(error) for error in refused} == {StoreFull}
+    stored = records.sql("SELECT count(*) FROM requests")[0][0]
+    assert stored == 1 + len(answers) - len(refused), "answered None: durable; answered with an error: not there"
+    monkeypatch.undo()
+    records.job(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=1000000") and None)
+    records.flush()
+    assert records.sql("SELECT state FROM requests WHERE id = 'a'") == [("finished",)]
+    records.accept(make_row("c"))
+    assert records.answers[-1] is None and records.writer.trouble is None
+
+
+def test_a_file_that_is_taken_away_stops_accepting_until_it_is_back(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "LOOK_S", 0.01)
+    records.accept(make_row("a"))
+    aside = records.path.with_suffix(".aside")
+    records.path.rename(aside)
+    wait_for(lambda: isinstance(records.writer.trouble, StoreLost))
+    records.writer._scribe.hang_up()
+    records.writer.accept(make_row("b"), records.answers.append)
+    wait_for(lambda: len(records.answers) == 2)
+    assert isinstance(records.answers[-1], StoreLost) and not records.path.exists(), "no empty file in its place"
+    aside.rename(records.path)
+    wait_for(lambda: records.writer.trouble is None)
+    records.accept(make_row("c"))
+    assert records.answers[-1] is None
+    assert records.sql("SELECT id FROM requests ORDER BY id") == [("a",), ("c",)]
+
+
+def test_a_job_that_meets_a_lock_says_so(records: Records) -> None:
+    records.job(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout=1") and None)
+    with hold(records), pytest.raises(StoreLocked):
+        records.job(lambda connection: None)
 
 
 def test_over_its_bound_the_backlog_refuses_new_requests(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,3 +338,25 @@ def test_events_of_a_forgotten_request_are_orphans_not_errors(records: Records) 
     assert stats.orphans == 1 and stats.errors == 0
     assert records.sql("SELECT count(*) FROM steps")[0][0] > 0
     assert bench.clock.now > 10 * MS
+
+
+def test_a_step_counts_by_its_slices_and_far_over_the_bound_its_source_should_wait(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "MAX_BACKLOG", 20)
+    started, gate = threading.Event(), threading.Event()
+    records.writer.job(lambda connection: (started.set(), gate.wait(10)), lambda result, error: None)
+    assert started.wait(10)
+    wide = StepCompleted(3, 1, 2, 1, 1, 2, 512, WaitReason.STEP, NO_WAITS, 256, 0, 9, tuple(range(256)), ())
+    records.writer.events([wide])
+    assert not records.writer.full, "one row, and slices for sixteen"
+    records.writer.events([wide])
+    assert records.writer.full and not records.writer.overflowing
+    refused = make_row("refused")
+    records.writer.refuse(refused, 503, "shed", 1)
+    assert records.writer.stats().events == 2, "what is refused for want of room takes none"
+    records.writer.events([replace(wide, seq=2)])
+    assert records.writer.overflowing
+    gate.set()
+    records.flush()
+    assert not records.writer.full and not records.writer.overflowing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.core.events import (
@@ -51,6 +51,7 @@ TO_WEB = [
     wire.Failed("no weights", "model"),
     wire.Events(msgspec.msgpack.decode(msgspec.msgpack.encode([wire.pack_event(event) for event in EVENTS]))),
     wire.StepDone([], [1, 2], ["a", "é"], 12, 0),
+    wire.StepDone([], [], [], 0, 0, wire.Pressure(True, 70, 1.5, -3, 0.0, 2e6, 1.2)),
     wire.Reply(1, 2, {"policy": "fcfs"}, False, "conflict", "stale", "version"),
 ]
 
@@ -87,6 +88,7 @@ def test_a_giant_frame_is_refused_before_it_is_read():
 
 
 @given(st.binary(min_size=1, max_size=64))
+@example(b"\x91\xa3\x00\x00\x80")  # a tag that is no UTF-8
 def test_garbage_is_a_protocol_error_and_nothing_else(body):
     unframer = wire.Unframer(to_engine=True)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
@@ -53,3 +54,29 @@ def test_the_other_side_gone_is_an_error_of_its_own(ends):
     with pytest.raises(EngineGone):
         for _ in range(3):
             pair.put(Loading("x"))
+
+
+def test_at_the_end_of_a_life_all_of_the_outbox_goes_to_a_slow_reader(ends):
+    ours, theirs = ends
+    pair = Pair(ours)
+    for number in range(2000):
+        pair.put(Loading("x" * 1000, number, 0))
+    received, unframer = [], Unframer(to_engine=False)
+
+    def read() -> None:
+        while data := theirs.recv(1 << 12):
+            received.extend(unframer.feed(data))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    pair.drain(20.0)
+    pair.close()
+    reader.join(20)
+    assert [message.done for message in received] == list(range(2000))
+
+
+def test_a_reader_that_never_reads_does_not_keep_a_life_from_ending(ends):
+    pair = Pair(ends[0])
+    for _ in range(2000):
+        pair.put(Loading("x" * 1000))
+    pair.drain(0.05)
