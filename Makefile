@@ -29,7 +29,7 @@ STARTED := $(shell date +%s)
 WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findstring --runner=simulated,$(ARGS)),\
   $(findstring --runner null,$(strip $(ARGS))),$(findstring --runner=null,$(ARGS)),$(filter simulated null,$(BATCHSCOPE_RUNNER)))
 
-.PHONY: help run install test check lint format types architecture unit bench gpu-test browser clean
+.PHONY: help run install test check lint format types architecture unit soak bench gpu-test browser clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|'
@@ -59,6 +59,9 @@ architecture: $(TEST) ## who may import whom, sizes, names, docs
 
 unit: $(TEST) ## the unit tests of the three packages
 	$(BIN)/python -m pytest tests/scheduler tests/app tests/loadgen $(PYTEST_ARGS)
+
+soak: $(TEST) ## 100,000 requests while engine and web are killed at random (SOAK_REQUESTS, SOAK_SEED); about half an hour
+	SOAK_REQUESTS=$${SOAK_REQUESTS:-100000} $(BIN)/python -m pytest tests/soak -s $(PYTEST_ARGS)
 
 bench: $(TEST) ## run each benchmark in turn; each prints one JSON object
 	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); [ $${#files[@]} -gt 0 ] || { echo "make: benchmarks/ is empty" >&2; exit 1; }; \

@@ -114,7 +114,7 @@ class Server:
         )
 
     def start(self) -> None:
-        """Begin to serve; the engine goes on loading meanwhile. Nobody is listened to before what a crash left open is ended."""
+        """Begin to serve; the engine goes on loading meanwhile. What a crash left open is ended before it listens."""
         self.writer.start()
         self._subscribe()
         hosts = callers.allowed_hosts(self.settings.host, self._listener.getsockname()[1], self.settings.allow_host)

@@ -133,7 +133,7 @@ def at_rest(server: LiveServer, seconds: float = 60.0) -> None:
 
     def resting() -> bool:
         now = gauges(server)
-        return now["engine"] == "up" and now["waiting"] == now["running"] == now["preempted"] == 0
+        return bool(now["engine"] == "up" and now["waiting"] == now["running"] == now["preempted"] == 0)
 
     wait_until(resting, seconds, "the server to come to rest")
     wait_until(lambda: not ledger(server.data_dir).open, seconds, "every row to end")

@@ -61,7 +61,10 @@ class OpenRequest:
 
     def sequence(self, sequence_id: str) -> SequenceState:
         """The sequence, known from now on."""
-        return self.states.setdefault(sequence_id, SequenceState())
+        state = self.states.get(sequence_id)
+        if state is None:
+            state = self.states[sequence_id] = SequenceState()
+        return state
 
     @property
     def unfinished(self) -> list[str]:

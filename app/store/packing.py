@@ -25,7 +25,7 @@ def pack_slices(decodes: Sequence[int], chunks: Sequence[tuple[int, int, int]], 
     tails = [tokens << 1 | emitted for _, tokens, emitted in ordered]
     data = _varints([len(decodes), len(ordered), len(failed)])
     for group in (sorted(decodes), [number for number, _, _ in ordered], sorted(failed)):
-        deltas = _deltas(group)
+        deltas = _deltas(group) if group else group
         data += _varints(deltas[:1]) + _varints(deltas[1:])  # the first is large, the others hardly ever
     return _squeeze(data + _varints(tails))
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+import urllib.error
 from pathlib import Path
 
 from live_server import LiveServer, engine_processes, wait_until
@@ -23,6 +24,20 @@ def busy(server: LiveServer) -> list[Call]:
     waiting = [Call(server, f"w{n}", streamed=n % 2 == 0) for n in range(4)]
     wait_until(lambda: gauges(server)["waiting"] == 4)
     return streaming + waiting
+
+
+def stop(server: LiveServer) -> None:
+    """SIGTERM, and wait until it is heeded."""
+    server.process.terminate()
+
+    def heeded() -> bool:
+        try:
+            return bool(server.get("/readyz")["lacking"])
+        except urllib.error.HTTPError as error:
+            with error:
+                return b"shutting down" in error.read()
+
+    wait_until(heeded)
 
 
 class FirstContact(threading.Thread):
@@ -95,7 +110,7 @@ def test_a_stop_refuses_first_then_drains_then_says_why(tmp_path: Path) -> None:
             call.until(lambda data: b'"text"' in data)
         waiting = [Call(server, f"w{n}", streamed=n % 2 == 0, max_tokens=20_000) for n in range(2)]
         wait_until(lambda: gauges(server)["waiting"] == 2)
-        server.process.terminate()
+        stop(server)
         refused = Call(server, "refused", streamed=False).over()
         assert (refused.status, refused.error) == (503, "server_shutting_down")
         assert int(refused.header("Retry-After") or 0) >= 1
@@ -131,8 +146,7 @@ def test_a_second_signal_ends_at_once_and_the_next_start_closes_the_rows(tmp_pat
     with LiveServer(tmp_path / "d", *HARDWARE, "--drain", "60") as server:
         calls = busy(server)
         engine = server.engine_pid()
-        server.process.terminate()
-        Call(server, "refused", streamed=False).over()
+        stop(server)
         server.process.terminate()
         assert server.process.wait(10) == 1
         wait_until(lambda: engine not in engine_processes(), 10, "its engine to end")

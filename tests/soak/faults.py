@@ -19,7 +19,7 @@ from random import Random
 from live_server import LiveServer, wait_until
 
 POLICIES = ("fcfs", "sjf", "priority", "edf", "priority_aging", "weighted_score")
-ENGINE_KILLS_A_LIFE = 2  # a third within a minute makes the supervisor rest for half of one
+DEATHS, WINDOW_S = 2, 61.0  # of engines; one more within a minute makes the supervisor rest for half of one
 STOPS_S = (0.05, 0.3, 1.0)
 FOR_EVER = 0.2  # the chance that a stopped engine is not let go on: it must be seen and replaced
 
@@ -33,12 +33,12 @@ class Stage:
         self.count: dict[str, int] = {}
         self.done = threading.Event()
         self._data_dir, self._arguments, self._chance = data_dir, arguments, chance
-        self._engine_kills = 0
+        self._deaths: list[float] = []
 
     def begin(self) -> None:
         """Start the server, again after a kill."""
         self.server = LiveServer(self._data_dir, *self._arguments).__enter__()
-        self._engine_kills = 0
+        self._deaths = []
 
     def run(self, every_s: tuple[float, float], web_kills: int, progress: Callable[[], float]) -> None:
         """Until `done`: an act now and then, and the web's deaths spread over the `progress` from 0 to 1."""
@@ -64,8 +64,8 @@ class Stage:
         self._counted("kill web")
 
     def kill_engine(self) -> None:
-        if self._engine_kills < ENGINE_KILLS_A_LIFE and (pid := self.engine_pid()) is not None:
-            self._engine_kills += 1
+        if self._may_die() and (pid := self.engine_pid()) is not None:
+            self._deaths.append(time.monotonic())
             self._signal(pid, signal.SIGKILL)
             self._counted("kill engine")
 
@@ -75,11 +75,9 @@ class Stage:
         busy = self._finishing() and self.engine_pid() == pid  # a load and a first step may take much longer
         if pid is None or not self._signal(pid, signal.SIGSTOP):
             return
-        if busy and self._chance.random() < FOR_EVER and self._engine_kills < ENGINE_KILLS_A_LIFE:
-            self._engine_kills += 1
-            wait_until(
-                lambda: self.engine_pid() not in (pid, None) or self.done.is_set(), 120, "a frozen engine to be replaced"
-            )
+        if busy and self._chance.random() < FOR_EVER and self._may_die():
+            wait_until(lambda: self.engine_pid() not in (pid, None) or self.done.is_set(), 120, "the engine to be replaced")
+            self._deaths.append(time.monotonic())
             if self.engine_pid() != pid:
                 self._counted("replace a frozen engine")
                 return
@@ -109,6 +107,11 @@ class Stage:
             self._counted("hold")
 
     # ---- pieces
+
+    def _may_die(self) -> bool:
+        """Another death of an engine would be answered by a new one at once."""
+        now = time.monotonic()
+        return sum(now - at < WINDOW_S for at in self._deaths) < DEATHS
 
     def _finishing(self) -> bool:
         """The engine that is up now finishes requests."""

@@ -26,7 +26,7 @@ from soak.reckoning import reckon
 REQUESTS = int(os.environ.get("SOAK_REQUESTS", "2000"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 CLIENTS = 24
-REQUESTS_A_WEB_KILL = 500
+WEB_KILLS = max(4, REQUESTS // 5000)
 MOST_S = 60 + REQUESTS / 5  # stops by itself: far beyond what it takes
 SERVER = (
     "--runner", "simulated", "--hardware", "h100-llama-3.1-8b-tp1-bf16", "--hang-s", "3", "--set", "max_num_seqs=8",
@@ -77,8 +77,7 @@ def test_a_soak_loses_nothing_and_ends_nothing_twice(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "data", SERVER, Random(f"faults {SEED}"))
     stage.begin()
     clients = Clients(stage, (draw(chance, n) for n in range(REQUESTS)))
-    web_kills = max(2, REQUESTS // REQUESTS_A_WEB_KILL)
-    nemesis = threading.Thread(target=stage.run, args=((0.1, 0.8), web_kills, lambda: clients.progress), daemon=True)
+    nemesis = threading.Thread(target=stage.run, args=((0.1, 0.8), WEB_KILLS, lambda: clients.progress), daemon=True)
     nemesis.start()
     try:
         clients.run()

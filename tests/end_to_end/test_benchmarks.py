@@ -1,0 +1,37 @@
+"""The benchmarks still run: one JSON object each, with what they promise in it. Their figures are no matter here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(name: str, *arguments: str) -> dict[str, Any]:
+    """One benchmark, made small; its figures."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert told["benchmark"] == name and told["floor_ms"] > 0
+    figures: dict[str, Any] = told["figures"]
+    return figures
+
+
+def test_serving_counts_tokens_frames_and_cpu() -> None:
+    figures = run("serving", "--only", "web_cpu", "--streams", "1,3", "--rounds", "1", "--seconds", "1")
+    assert [row["streams"] for row in figures["web_cpu"]] == [1, 3]
+    for row in figures["web_cpu"]:
+        assert row["us_per_token"] >= row["hub_us_per_token"] > 0 and row["tokens_s"] > 0 and row["frames_s"] > 0
+        assert row["cut_off"] == 0
+
+
+def test_recording_writes_each_life_whole() -> None:
+    (once,) = run("recording", "--only", "lifecycle", "--requests", "300", "--rounds", "1")["lifecycle"]["rounds"]
+    assert once["rows"] > 300 * 5, "a row and four events of each request, and the steps"
+    assert once["rows_s"] > 0 and once["sqlite3_rows_s"] > 0
