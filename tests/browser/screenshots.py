@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from browser.conftest import CHROMIUM  # noqa: E402
+from chromium import CHROMIUM  # noqa: E402
 from live_server import LiveServer, wait_until  # noqa: E402
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 

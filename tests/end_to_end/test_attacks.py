@@ -12,7 +12,6 @@ import http.server
 import importlib.metadata
 import json
 import re
-import shutil
 import socket
 import threading
 import time
@@ -24,10 +23,10 @@ from typing import Any
 import pytest
 from hostile_client import OPENING, Reply, ask, open_websocket, place, raw, statuses
 from live_server import LiveServer, wait_until
+from playwright.sync_api import Browser
 
 KEY = "sk-all-0123456789"
 BEARER = {"Authorization": f"Bearer {KEY}"}
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 STATE_CHANGING = [
     ("POST", "/v1/completions", {"model": "null", "prompt": "hi", "max_tokens": 1}),
     ("POST", "/v1/chat/completions", {"model": "null", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}),
@@ -122,25 +121,19 @@ ATTEMPTS = """async base => {
 }"""  # what a page may try, and what came of it
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="LOUD SKIP: there is no Chromium")
-def test_a1_a_real_page_on_another_port_reaches_nothing(local: LiveServer) -> None:
-    sync = pytest.importorskip("playwright.sync_api", reason="LOUD SKIP: playwright is not installed")
+def test_a1_a_real_page_on_another_port_reaches_nothing(local: LiveServer, browser: Browser) -> None:
     before = untouched(local)
-    with other_page() as page_url, sync.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            page = browser.new_page()
-            page.goto(page_url)
-            tried = page.evaluate(ATTEMPTS, local.url)
-            page.evaluate(
-                "base => { const form = document.createElement('form'); form.method = 'POST';"
-                " form.action = base + '/api/scheduler/pause'; document.body.append(form); form.submit(); }",
-                local.url,
-            )
-            page.wait_for_url(f"{local.url}/**")
-            assert "origin_refused" in page.content()
-        finally:
-            browser.close()
+    with other_page() as page_url, contextlib.closing(browser.new_context()) as context:
+        page = context.new_page()
+        page.goto(page_url)
+        tried = page.evaluate(ATTEMPTS, local.url)
+        page.evaluate(
+            "base => { const form = document.createElement('form'); form.method = 'POST';"
+            " form.action = base + '/api/scheduler/pause'; document.body.append(form); form.submit(); }",
+            local.url,
+        )
+        page.wait_for_url(f"{local.url}/**")
+        assert "origin_refused" in page.content()
     assert tried["read"] == tried["json"] == tried["websocket"] == tried["image"] == tried["frame"] == "refused"
     assert tried["simple"] in ("refused", ["opaque", ""]) and tried["pause"] in ("refused", ["opaque", ""])
     assert untouched(local) == before
