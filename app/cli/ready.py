@@ -1,7 +1,7 @@
-"""`python -m app.cli.ready SINCE [server flags]`: waits until its parent process, a server, is ready; says how long it took.
+"""`python -m app.cli.ready SINCE [server flags]`: how long it took until its parent, a server, was ready, and until it worked.
 
-Started by `make run` beside the server. SINCE: when it all began, seconds since the epoch. Knows no route but /readyz.
-Invariant: it ends with its parent, or when it has spoken.
+Started by `make run` beside the server. SINCE: when it all began, seconds since the epoch. Says when the server is ready
+and when the first bar moves on its live page. Invariant: it ends with its parent, when it has spoken, or after PATIENCE_S.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import os
 import sys
 import time
 
-from app.cli.failures import OK
+from app.cli.failures import OK, CommandError
 from app.cli.server import Server, client_key, server_environment
 from app.settings import load
 from scheduler.errors import SettingsError
 
 POLL_S = 0.2
+PATIENCE_S = 900.0
 
 
 def main(argv: list[str]) -> int:
@@ -28,13 +29,29 @@ def main(argv: list[str]) -> int:
         return OK  # the server says so itself, and ends
     while os.getppid() == parent:
         url = _url(told.read_text("utf-8") if told.exists() else "", parent)
-        status = Server(url, client_key()).status("/readyz") if url else None
-        if status == 200:
+        server = Server(url, client_key()) if url else None
+        status = server.status("/readyz") if server else None
+        if server and status == 200:
             print(f"Ready {time.time() - since:.1f} s after `make run` began.", flush=True)
+            _first_bar(server, since, parent)
         if status in (200, 401):
             return OK
         time.sleep(POLL_S)
     return OK
+
+
+def _first_bar(server: Server, since: float, parent: int) -> None:
+    """Say when the first step has run; a key that may not look, or a server that ends, is no reason to say anything."""
+    end = time.monotonic() + PATIENCE_S
+    while os.getppid() == parent and time.monotonic() < end:
+        try:
+            moved = server.get("/api/live")["gauges"]["step_ms_p50"] is not None
+        except CommandError:
+            return
+        if moved:
+            print(f"The first bar moved {time.time() - since:.1f} s after `make run` began.", flush=True)
+            return
+        time.sleep(2 * POLL_S)
 
 
 def _url(text: str, pid: int) -> str | None:
