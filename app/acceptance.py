@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec import structs
+
 from app.api.errors import Problem
 from app.serving.answers import Answer
 from app.serving.in_flight import InFlight
@@ -99,7 +101,7 @@ class Acceptance:
             if answer.stream.lost is not None:
                 self.end_by_web(answer, "abort", answer.stream.lost)
             else:
-                yield _again(submit)
+                yield structs.replace(submit, resubmitted=True)
 
     def expire(self) -> None:
         """While there is no engine to keep them: end what has passed its time-out."""
@@ -113,20 +115,3 @@ class Acceptance:
         """End it in the records in the web's own name: there is no engine that could."""
         self._in_flight.drop(answer)
         self._writer.end(answer.id, reason, detail, self._clock())
-
-
-def _again(submit: Submit) -> Submit:
-    return Submit(
-        submit.id,
-        submit.prompt,
-        submit.params,
-        submit.received_at,
-        submit.tenant,
-        submit.kind,
-        submit.priority,
-        submit.deadline_at,
-        submit.timeout_at,
-        submit.expected_output_tokens,
-        submit.run,
-        True,
-    )

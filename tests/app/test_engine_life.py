@@ -152,6 +152,7 @@ def test_a_submit_that_meets_a_dying_engine_is_no_error() -> None:
     stage.clients[0].ready()
     stage.clients[0].dead = True
     stage.life.submit([submit()])
+    assert stage.clients[0].got == [] and stage.life.up, "what was lost is sent by the next life; see resubmit"
 
 
 def test_a_new_life_starts_with_the_settings_that_were_changed() -> None:
