@@ -28,11 +28,6 @@ def spawn(function: Callable[..., object], *args: object) -> None:
     monkey.get_original("_thread", "start_new_thread")(function, args)
 
 
-def new_lock() -> Any:
-    """A lock that native threads share; never take it in a greenlet for longer than a few instructions."""
-    return monkey.get_original("_thread", "allocate_lock")()
-
-
 def new_queue() -> Any:
     """An unbounded queue.SimpleQueue that native threads can block on; `put` never blocks, so greenlets may call it."""
     return monkey.get_original("queue", "SimpleQueue")()
