@@ -11,7 +11,8 @@ from dataclasses import fields
 
 from app.cli.command import parser
 from app.settings import PREFIX, ServerSettings
-from scheduler.core.policies.catalog import CATALOG, Param, PolicyInfo
+from scheduler.core.policies.base import Param, PolicyInfo
+from scheduler.core.policies.catalog import CATALOG
 from scheduler.settings import describe
 
 POLICIES_HEAD = """# Policies

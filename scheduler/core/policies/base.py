@@ -1,4 +1,4 @@
-"""Policy (ORDER): the protocol, and the queues that a policy may own. Knows no budget, no blocks and no step.
+"""Policy (ORDER): the protocol, what people see of a policy, and the base of orders by a key. Knows no budget and no step.
 
 A policy says who is next and who yields; whether and how much is not its business. It owns its queue and the fields
 `key` and `queue_data` of the requests in it, and changes nothing else.
@@ -9,12 +9,13 @@ one, and is the same until something changes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from scheduler.core.blocks import BlockPool
+from scheduler.core.policies.queues import SortedQueue
 from scheduler.core.request import Request
 
 
@@ -56,6 +57,32 @@ class Policy(Protocol):
         """Take over from another policy: `waiting` in the order in which they were added, and who runs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A number that a policy takes. A whole-number default means that only whole numbers are taken."""
+
+    name: str
+    default: float
+    low: float
+    high: float
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInfo:
+    """A policy as people see it. make: from all of `params` by name, and the pool for orders that look at prefixes."""
+
+    name: str
+    help: str
+    params: tuple[Param, ...]
+    source: str
+    guarantee: str
+    make: Callable[[Mapping[str, float], BlockPool | None], Policy]
+
+
+PREEMPT = Param("preempt", 0, 0, 1, "1: a waiting request may take the place of a running one that sorts behind it")
+
+
 class Books:
     """A policy that keeps no books: it need not know who was served how much."""
 
@@ -66,90 +93,6 @@ class Books:
 
     def tick(self, decodes: Sequence[Request], changed: bool) -> None:
         """Nothing to note."""
-
-
-class Fifo:
-    """First in, first out; out of the middle in O(1), without leaving anything to compact."""
-
-    __slots__ = ("_queue",)
-
-    def __init__(self) -> None:
-        self._queue: OrderedDict[int, Request] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def push(self, request: Request) -> None:
-        """At the end."""
-        self._queue[request.number] = request
-
-    def push_front(self, request: Request) -> None:
-        """Before all others: it was there before."""
-        self._queue[request.number] = request
-        self._queue.move_to_end(request.number, last=False)
-
-    def first(self) -> Request | None:
-        """The oldest, or None."""
-        return next(iter(self._queue.values()), None)
-
-    def remove(self, request: Request) -> None:
-        """From wherever it is."""
-        del self._queue[request.number]
-
-
-class SortedQueue:
-    """Requests by ascending (key, number), as short sorted runs: push and remove cost O(log n) and a short move.
-
-    Removal is at once: unlike in a heap with dead entries, no single call is ever slow.
-    """
-
-    __slots__ = ("_runs", "_lasts", "_size")
-    _LOAD = 512
-
-    def __init__(self) -> None:
-        self._runs: list[list[tuple[Any, int, Request]]] = []
-        self._lasts: list[tuple[Any, ...]] = []
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[Request]:
-        return (entry[2] for run in self._runs for entry in run)
-
-    def push(self, request: Request) -> None:
-        """In its place by `request.key`."""
-        entry = (request.key, request.number, request)
-        self._size += 1
-        if not self._runs:
-            self._runs.append([entry])
-            self._lasts.append(entry)
-            return
-        index = min(bisect_left(self._lasts, entry), len(self._runs) - 1)
-        run = self._runs[index]
-        insort(run, entry)
-        self._lasts[index] = run[-1]
-        if len(run) > 2 * self._LOAD:
-            self._runs[index : index + 1] = [run[: self._LOAD], run[self._LOAD :]]
-            self._lasts[index : index + 1] = [run[self._LOAD - 1], run[-1]]
-
-    def first(self) -> Request | None:
-        """The least, or None."""
-        return self._runs[0][0][2] if self._runs else None
-
-    def remove(self, request: Request) -> None:
-        """From its place; its key must be the one it was pushed with."""
-        place = (request.key, request.number)
-        index = bisect_left(self._lasts, place)
-        run = self._runs[index]
-        at = bisect_left(run, place)
-        assert run[at][2] is request, f"{request} is not where its key says"
-        del run[at]
-        self._size -= 1
-        if run:
-            self._lasts[index] = run[-1]
-        else:
-            del self._runs[index], self._lasts[index]
 
 
 class Keyed(Books, ABC):

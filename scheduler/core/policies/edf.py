@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.policies.base import Keyed
+from scheduler.core.policies.base import PREEMPT, Keyed, Param, PolicyInfo
 from scheduler.core.request import Request
 
 MS = 1_000_000
@@ -34,3 +34,17 @@ class Edf(Keyed):
 
     def _due(self, request: Request) -> int:
         return request.received_at + self._default if request.deadline_at is None else request.deadline_at
+
+
+INFO = PolicyInfo(
+    name="edf",
+    help="earliest deadline first",
+    params=(
+        Param("default_ms", 60_000.0, 1.0, 86_400_000.0, "deadline of a request that names none, ms after arrival"),
+        PREEMPT,
+    ),
+    source="Liu & Layland, 1973; Jackson's rule",
+    guarantee="For requests that are all there, served one at a time, the largest lateness is the least possible. Past "
+    "capacity it is no better than fcfs.",
+    make=lambda params, pool: Edf(params["default_ms"], int(params["preempt"])),
+)

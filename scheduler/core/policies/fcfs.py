@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.core.policies.base import Books, Departure, Fifo
+from scheduler.core.policies.base import Books, Departure, PolicyInfo
+from scheduler.core.policies.queues import Fifo
 from scheduler.core.request import Request
 
 
@@ -45,3 +46,14 @@ class Fcfs(Books):
         """In the order in which they were added."""
         for request in waiting:
             self._queue.push(request)
+
+
+INFO = PolicyInfo(
+    name="fcfs",
+    help="first come, first served",
+    params=(),
+    source="Orca (Yu et al., OSDI'22); vLLM's fcfs",
+    guarantee="Requests are first admitted in the order in which they came; nobody starves. Whoever does not fit holds "
+    "back all behind.",
+    make=lambda params, pool: Fcfs(),
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.policies.base import Keyed
+from scheduler.core.policies.base import PREEMPT, Keyed, PolicyInfo
 from scheduler.core.request import Request
 
 
@@ -28,3 +28,13 @@ class Priority(Keyed):
     def urgent(self, waiting: Request, running: Request) -> bool:
         """Only a better class displaces; within a class nobody does."""
         return waiting.priority < running.priority
+
+
+INFO = PolicyInfo(
+    name="priority",
+    help="strict classes, the lowest priority number first",
+    params=(PREEMPT,),
+    source="Cobham's priority queue; vLLM's priority",
+    guarantee="Nobody is admitted while a better class waits. No bound for the lower classes: they can starve.",
+    make=lambda params, pool: Priority(int(params["preempt"])),
+)

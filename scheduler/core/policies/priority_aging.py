@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.policies.base import Keyed
+from scheduler.core.policies.base import Keyed, Param, PolicyInfo
 from scheduler.core.request import Request
 
 MS = 1_000_000
@@ -25,3 +25,13 @@ class PriorityAging(Keyed):
     def key_of(self, request: Request, now: int) -> int:
         """The time at which a request of class 0 would have had to arrive to be equal to this one, ns."""
         return self._gap * request.priority + request.received_at
+
+
+INFO = PolicyInfo(
+    name="priority_aging",
+    help="classes as a head start that waiting makes up for",
+    params=(Param("gap_ms", 5000.0, 0.0, 86_400_000.0, "head start of a class over the next one, ms"),),
+    source="linear ageing (Kleinrock's time-dependent priorities) as a constant key",
+    guarantee="Nobody is overtaken by a request that arrived more than gap_ms · (difference of their classes) later.",
+    make=lambda params, pool: PriorityAging(params["gap_ms"]),
+)

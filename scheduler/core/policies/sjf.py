@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.policies.base import Keyed
+from scheduler.core.policies.base import Keyed, PolicyInfo
 from scheduler.core.request import Request
 
 
@@ -24,3 +24,14 @@ class Sjf(Keyed):
     def key_of(self, request: Request, now: int) -> tuple[int, int]:
         """Size, then arrival."""
         return (size_of(request), request.received_at)
+
+
+INFO = PolicyInfo(
+    name="sjf",
+    help="shortest job first, by prompt and expected output",
+    params=(),
+    source="Smith's rule; SSJF (Qiu et al., 2024)",
+    guarantee="Whoever is admitted is the shortest of all who wait; with known lengths, all there and served one at a "
+    "time, no order has a smaller mean response time. Long requests can starve.",
+    make=lambda params, pool: Sjf(),
+)

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler.core.policies.base import Departure, Keyed
+from scheduler.core.policies.base import Departure, Keyed, Param, PolicyInfo
 from scheduler.core.request import Request, RequestState
 
 SECOND = 1_000_000_000
@@ -172,3 +172,22 @@ class WeightedScore(Keyed):
 
 def _clip(value: float) -> float:
     return min(1.0, max(0.0, value))
+
+
+INFO = PolicyInfo(
+    name="weighted_score",
+    help="class, kind, length, deadline and tenant in one score; weights move with load",
+    params=(
+        Param("w_priority", 4.0, 0.0, 100.0, "weight of the class, doubled while many wait"),
+        Param("w_kind", 2.0, 0.0, 100.0, "weight of the kind: interactive, batch, background"),
+        Param("w_length", 1.0, 0.0, 100.0, "weight of prompt and expected output, halved while many wait"),
+        Param("w_deadline", 2.0, 0.0, 100.0, "weight of a far deadline, doubled while many wait"),
+        Param("w_tenant", 1.0, 0.0, 100.0, "weight of the tenant's share of the queue"),
+        Param("alpha", 0.5, 0.01, 100.0, "what a second of waiting is worth; never 0, so that nobody starves"),
+        Param("busy_waiting", 32.0, 1.0, 1_000_000.0, "smoothed number waiting above which the weights are those of a rush"),
+    ),
+    source="the tutorial's Priority Manager, with bounded ageing",
+    guarantee="Whatever the weights do, nobody is overtaken by a request that arrived more than B / alpha seconds later, B "
+    "being the largest score under any of the weights.",
+    make=lambda params, pool: WeightedScore(**params),
+)

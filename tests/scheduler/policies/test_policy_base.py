@@ -8,8 +8,9 @@ import pytest
 from builders import Bench, make_request, make_scheduler, play
 
 from scheduler.core.events import RequestFinished, RequestScheduled
-from scheduler.core.policies.base import Departure, Fifo, SortedQueue
+from scheduler.core.policies.base import Departure
 from scheduler.core.policies.catalog import CATALOG, make
+from scheduler.core.policies.queues import Fifo, SortedQueue
 from scheduler.core.request import Request
 
 
