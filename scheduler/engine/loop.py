@@ -6,7 +6,7 @@ Invariant: every event that the core returns is handed to `publish` exactly once
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.core.events import Event, RequestFinished, SettingsChanged
 from scheduler.core.plan import StepOutput, StepPlan
@@ -14,7 +14,6 @@ from scheduler.core.policies import catalog
 from scheduler.core.request import Request
 from scheduler.core.scheduler import Scheduler
 from scheduler.engine.clock import Clock
-from scheduler.engine.text_stage import TextStage
 from scheduler.errors import SettingsError
 from scheduler.runners.base import Runner
 from scheduler.settings import SchedulerSettings
@@ -26,6 +25,19 @@ class VersionConflict(SettingsError):
     """The settings changed since the caller read them."""
 
 
+class Words(Protocol):
+    """What turns a step's tokens into output text; see text_stage.py."""
+
+    def open(self, request: Request) -> None:
+        """The text of a newly added request begins."""
+
+    def write(self, plan: StepPlan, output: StepOutput) -> StepOutput:
+        """`output` with its texts, one for each sampling row (or none at all where nobody reads)."""
+
+    def close(self, event: RequestFinished) -> str:
+        """What was held back of a request that ended."""
+
+
 class EngineLoop:
     """The core, a runner, a clock and a text stage, stepped together.
 
@@ -34,7 +46,7 @@ class EngineLoop:
     """
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, clock: Clock, text: TextStage, settings: SchedulerSettings, publish: Publish
+        self, scheduler: Scheduler, runner: Runner, clock: Clock, text: Words, settings: SchedulerSettings, publish: Publish
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
@@ -99,6 +111,9 @@ class EngineLoop:
         self.paused = what != "resume"
 
     def _finish(self, plan: StepPlan, output: StepOutput, events: list[Event]) -> None:
+        if not output.texts:  # nobody reads, so nobody asks whose token is whose
+            self._report(plan.events + events)
+            return
         rows = plan.sampling
         emitted = [row for row in range(len(rows)) if row not in output.errors]
         numbers = [rows[row].number for row in emitted]
