@@ -29,7 +29,7 @@ from benchmarks.measure import floor_ms, percentile, report  # noqa: E402
 from benchmarks.rig.lifecycles import Lives, Told  # noqa: E402
 
 TABLES = ("requests", "request_events", "steps")
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-32768", "temp_store=MEMORY", "wal_autocheckpoint=1000")
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-32768", "temp_store=MEMORY", "wal_autocheckpoint=400")
 SLOTS = 64
 RUN = "run_deleted"
 PROBE_S = 0.005

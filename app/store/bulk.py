@@ -50,6 +50,26 @@ def insert(connection: Connection, table: Table, rows: Sequence[Row], *, ignorin
     return connection.exec_driver_sql(made.sql, made.parameters(rows)).rowcount
 
 
+def insert_tuples(
+    connection: Connection, table: Table, names: tuple[str, ...], rows: list[tuple[Any, ...]], *, ignoring: bool = True
+) -> int:
+    """The same from tuples by `names`: plain columns, then those of JSON as text."""
+    if not rows:
+        return 0
+    made = _insertion(table, names, ignoring)
+    if connection.dialect.name == "sqlite":
+        return connection.exec_driver_sql(made.sql, rows).rowcount
+    again = [{**dict(zip(names, row, strict=True)), **_loaded(made.json, names, row)} for row in rows]
+    statement: Any = postgresql.insert(table).on_conflict_do_nothing() if ignoring else plain_insert(table)
+    return connection.execute(statement, again).rowcount
+
+
+def _loaded(json: Iterable[str], names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
+    """The columns of JSON as objects again, for a driver that writes their text itself."""
+    texts = {name: row[names.index(name)] for name in json}
+    return {name: None if text is None else orjson.loads(text) for name, text in texts.items()}
+
+
 def update(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Set the columns that the rows name; KEY holds the id of the row meant."""
     if not rows:

@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 BUSY_TIMEOUT_MS = 2000
 _COMMON = ("PRAGMA busy_timeout=2000", "PRAGMA foreign_keys=OFF", "PRAGMA temp_store=MEMORY", "PRAGMA cache_size=-32768")
-_WRITING = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA wal_autocheckpoint=1000")
+_WRITING = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA wal_autocheckpoint=400")
 _READING = ("PRAGMA query_only=ON",)
 
 

@@ -116,7 +116,7 @@ def _mates(connection: Connection, mates: Counter[tuple[int, int]]) -> list[dict
     """Those who shared most steps with it."""
     found, table = [], request_events.c
     for (boot, number), shared in mates.most_common(MAX_MATES):
-        queued = select(table.request_id).where(table.boot == boot, table.seq == number)
+        queued = select(table.request_id).where(table.kind == "RequestQueued", table.boot == boot, table.seq == number)
         found.append({"id": connection.execute(queued).scalar(), "boot": boot, "number": number, "steps": shared})
     return found
 

@@ -28,6 +28,7 @@ _EXACT = ("run", "tenant", "policy", "kind", "model", "endpoint", "detail", "cli
 _CHOICES = {"state": STATES, "finish": GRAVITY, "top_wait": WAIT_REASONS}
 MAX_PAGE = 1000
 DEFAULT_PAGE = 50
+SIMULATED = "simulation"  # the endpoint of requests that nobody sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,18 @@ class Order:
 
 
 def filters(params: Mapping[str, str], *, also: tuple[str, ...] = ()) -> Filters:
-    """Check and translate; names in `also` belong to the caller. Empty values are no filter."""
+    """Check and translate; names in `also` belong to the caller. Empty values are no filter.
+
+    What was simulated is among the rows only where its run is asked for.
+    """
     given, conditions = [], []
     for name, value in sorted(params.items()):
         if name in also or value == "":
             continue
         conditions.append(_condition(name, value))
         given.append((name, value))
+    if not params.get("run"):
+        conditions.append(requests.c.endpoint != SIMULATED)
     return Filters(tuple(given), tuple(conditions))
 
 
@@ -111,7 +117,9 @@ def _condition(name: str, value: str) -> ColumnElement[bool]:
     if name in _EXACT:
         return table[name] == value
     if name in _CHOICES:
-        return table[name].in_([_choice(name, each, _CHOICES[name]) for each in value.split(",")])
+        chosen = table[name].in_([_choice(name, each, _CHOICES[name]) for each in value.split(",")])
+        live = name == "state" and "finished" not in value.split(",")
+        return chosen & (table.state != "finished") if live else chosen  # said twice, so that the index of states serves
     if name == "wait":
         reason = _choice(name, value, WAIT_REASONS)
         return table[WAIT_COLUMNS[WAIT_REASONS.index(reason)]] > 0

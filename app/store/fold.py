@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
 
+from orjson import dumps
+
 from app.store.accepted import AcceptedRow, Amend, WebEnd
+from app.store.bulk import dump
 from app.store.open_request import Ending, OpenRequest
 from app.store.packing import pack_slices
 from scheduler.core.events import (
@@ -20,6 +23,7 @@ from scheduler.core.events import (
     EngineStarted,
     Event,
     FirstToken,
+    Parts,
     RequestFinished,
     RequestParked,
     RequestPreempted,
@@ -32,6 +36,13 @@ from scheduler.core.events import (
 from scheduler.metrics import WAIT_REASONS
 
 FORGOTTEN_KEPT = 20_000
+EVENT_COLUMNS = ("request_id", "boot", "seq", "sequence_id", "kind", "at", "terminal", "data")
+EventRow = tuple[str, int, int, str, str, int, bool, str | None]  # by EVENT_COLUMNS, `data` as JSON's text
+STEP_COLUMNS = (
+    "boot", "seq", "step", "started_at", "ended_at", "ended_wall", "token_budget", "prefill_tokens", "decode_tokens", "binding",
+    "waiting", "running", "preempted", "blocks_free", "host_late_ns", "slices", "waiting_by_reason",
+)  # fmt: skip
+StepRow = tuple[Any, ...]  # by STEP_COLUMNS, `waiting_by_reason` as JSON's text
 Row = dict[str, Any]
 Numbered = RequestScheduled | RequestParked | RequestUnparked | RequestPreempted | FirstToken
 
@@ -40,9 +51,9 @@ Numbered = RequestScheduled | RequestParked | RequestUnparked | RequestPreempted
 class Batch:
     """What the next transaction writes, by table; `updates`: id → columns of `requests`."""
 
-    events: list[Row] = field(default_factory=list)
-    terminals: list[Row] = field(default_factory=list)
-    steps: list[Row] = field(default_factory=list)
+    events: list[EventRow] = field(default_factory=list)
+    terminals: list[EventRow] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
     settings: list[Row] = field(default_factory=list)
     boots: list[Row] = field(default_factory=list)
     updates: dict[str, Row] = field(default_factory=dict)
@@ -112,28 +123,14 @@ class Fold:
     def step(self, event: StepCompleted, host_late_ns: int = 0) -> None:
         """One step; `host_late_ns`: how far the simulated clock lagged behind its own plan."""
         waiting = {name: n for name, n in zip(WAIT_REASONS, event.waiting_by_reason, strict=True) if n}
-        prefill = event.prefill_tokens
         self.batch.steps.append(
-            {
-                "boot": event.boot,
-                "seq": event.seq,
-                "step": event.step,
-                "started_at": event.started_at,
-                "ended_at": event.ended_at,
-                "ended_wall": self._wall(event.boot, event.ended_at),
-                "token_budget": event.token_budget,
-                "prefill_tokens": prefill,
-                "decode_tokens": len(event.decodes),
-                "binding": event.binding.name.lower(),
-                "waiting": sum(event.waiting_by_reason),
-                "waiting_by_reason": waiting,
-                "running": event.running,
-                "preempted": event.preempted,
-                "blocks_free": event.blocks_free,
-                "host_late_ns": host_late_ns,
-                "slices": pack_slices(event.decodes, event.chunks, event.failed),
-            }
-        )
+            (
+                event.boot, event.seq, event.step, event.started_at, event.ended_at, self._wall(event.boot, event.ended_at),
+                event.token_budget, event.prefill_tokens, len(event.decodes), WAIT_REASONS[event.binding],
+                sum(event.waiting_by_reason), event.running, event.preempted, event.blocks_free, host_late_ns,
+                pack_slices(event.decodes, event.chunks, event.failed), dump(waiting),
+            )
+        )  # fmt: skip
 
     # ---- lives of the engine
 
@@ -217,7 +214,7 @@ class Fold:
             self._web_seq += 1
             data = {"reason": item.reason, "detail": item.detail, "output_tokens": item.output_tokens}
             at = self._clocks[self.web_boot][1] if item.at is None else item.at
-            self._row("RequestFinished", self.web_boot, self._web_seq, at, sequence_id, data, terminal=True)
+            self._row("RequestFinished", self.web_boot, self._web_seq, at, sequence_id, data, True)
             self._end(item.id, sequence_id, Ending(item.at, item.reason, item.detail, output_tokens=item.output_tokens))
 
     def _amend(self, item: Amend) -> None:
@@ -257,18 +254,20 @@ class Fold:
         name, read = _PAYLOAD[type(event)]
         data = read(event)
         if terminal:
-            data["parts"] = data["parts"]._asdict()
-        self._row(name, event.boot, event.seq, event.at, sequence_id, data, terminal=terminal)
+            data["parts"] = _named(data["parts"])
+        self._row(name, event.boot, event.seq, event.at, sequence_id, data, terminal)
 
-    def _row(self, kind: str, boot: int, seq: int, at: int, sequence_id: str, data: Row, *, terminal: bool) -> None:
+    def _row(self, kind: str, boot: int, seq: int, at: int, sequence_id: str, data: Row, terminal: bool) -> None:
         request_id = sequence_id.partition("/")[0]
-        if request_id in self._forgotten:
-            return
-        row = {
-            "boot": boot, "seq": seq, "kind": kind, "at": at, "terminal": terminal,
-            "request_id": request_id, "sequence_id": sequence_id, "data": data,
-        }  # fmt: skip
-        (self.batch.terminals if terminal else self.batch.events).append(row)
+        if request_id not in self._forgotten:
+            rows = self.batch.terminals if terminal else self.batch.events
+            rows.append((request_id, boot, seq, sequence_id, kind, at, terminal, dumps(data).decode()))
+
+
+def _named(parts: Parts) -> Row:
+    """What Parts._asdict() gives, in a third of its time."""
+    waits, prefill, decode, stalled, preempted = parts
+    return {"waits": waits, "prefill": prefill, "decode": decode, "stalled": stalled, "preempted": preempted}
 
 
 def _payload(kind: type[Event]) -> tuple[str, Callable[[Event], Row]]:

@@ -7,15 +7,15 @@ Invariant: a second terminal event of a sequence changes nothing and is counted,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from app.store import bulk
 from app.store.accepted import AcceptedRow, sequence_ids
-from app.store.fold import Batch, Row
+from app.store.fold import EVENT_COLUMNS, STEP_COLUMNS, Batch, Row
 from app.store.models import boots, request_events, requests, runs, settings_changes, steps
 
 _IN_FLIGHT = ("pending", "running", "draining")
@@ -23,13 +23,12 @@ _IN_FLIGHT = ("pending", "running", "draining")
 
 def insert_accepts(connection: Connection, rows: list[AcceptedRow]) -> None:
     """New rows of `requests`, waiting."""
-    bulk.insert(connection, requests, [_request_row(row) for row in rows])
+    _insert_requests(connection, rows, {})
 
 
 def write(connection: Connection, accepts: list[AcceptedRow], batch: Batch) -> int:
     """New rows and the batch together: what the batch knows of a new row goes into its insertion. Returns as `apply`."""
-    known = batch.updates
-    bulk.insert(connection, requests, [_request_row(row) | known.get(row.id, {}) for row in accepts])
+    _insert_requests(connection, accepts, batch.updates)
     return apply(connection, batch, done=frozenset(row.id for row in accepts))
 
 
@@ -51,11 +50,11 @@ def _very(row: AcceptedRow) -> ColumnElement[bool]:
 
 def apply(connection: Connection, batch: Batch, done: frozenset[str] = frozenset()) -> int:
     """The whole batch, but for updates of the rows `done`; returns how many terminal events were refused as second ones."""
-    refused = 0
-    for table, rows in _tables(batch):
-        stored = bulk.insert(connection, table, rows, ignoring=True)
-        if rows is batch.terminals:
-            refused = len(rows) - stored
+    for table, rows in ((boots, batch.boots), (settings_changes, batch.settings)):
+        bulk.insert(connection, table, rows, ignoring=True)
+    bulk.insert_tuples(connection, steps, STEP_COLUMNS, batch.steps)
+    bulk.insert_tuples(connection, request_events, EVENT_COLUMNS, batch.events)
+    refused = len(batch.terminals) - bulk.insert_tuples(connection, request_events, EVENT_COLUMNS, batch.terminals)
     for rows in _by_columns(batch.updates, done).values():
         bulk.update(connection, requests, rows)
     return refused
@@ -67,19 +66,21 @@ def pieces(batch: Batch) -> Iterator[Batch]:
         yield Batch(boots=[row])
     for row in batch.settings:
         yield Batch(settings=[row])
-    for row in batch.steps:
-        yield Batch(steps=[row])
-    for row in batch.events:
-        yield Batch(events=[row])
-    for row in batch.terminals:
-        yield Batch(terminals=[row])
+    for step in batch.steps:
+        yield Batch(steps=[step])
+    for event in batch.events:
+        yield Batch(events=[event])
+    for event in batch.terminals:
+        yield Batch(terminals=[event])
     for key, columns in batch.updates.items():
         yield Batch(updates={key: columns})
 
 
 def begin_life(connection: Connection, wall: int, mono: int, pid: int) -> int:
     """Number this life of the web process, and end what an earlier one left open: `error: web_crash`."""
-    boot = 1 + max(_last_boot(connection, table) for table in (boots, request_events, steps, settings_changes))
+    queued = request_events.c.kind == "RequestQueued"
+    lives = [_last_boot(connection, table.c.boot) for table in (boots, steps, settings_changes)]
+    boot = 1 + max(0, *lives, _last_boot(connection, request_events.c.boot, queued))
     row = {"boot": boot, "wall": wall, "mono": mono, "runner": "web", "web_pid": pid, "created": wall}
     bulk.insert(connection, boots, [row])
     _end_open_requests(connection, boot, mono)
@@ -103,16 +104,6 @@ def _end_open_requests(connection: Connection, boot: int, mono: int) -> None:
     connection.execute(update(requests).where(requests.c.state != "finished").values(ended))
 
 
-def _tables(batch: Batch) -> tuple[tuple[Table, list[Row]], ...]:
-    return (
-        (boots, batch.boots),
-        (settings_changes, batch.settings),
-        (steps, batch.steps),
-        (request_events, batch.events),
-        (request_events, batch.terminals),
-    )
-
-
 def _by_columns(updates: dict[str, Row], done: frozenset[str]) -> dict[tuple[str, ...], list[Row]]:
     """The updates of other rows than `done`, in groups of equal columns."""
     groups: dict[tuple[str, ...], list[Row]] = {}
@@ -122,16 +113,25 @@ def _by_columns(updates: dict[str, Row], done: frozenset[str]) -> dict[tuple[str
     return groups
 
 
-def _last_boot(connection: Connection, table: Table) -> int:
-    return connection.execute(select(func.max(table.c.boot))).scalar() or 0
+def _last_boot(connection: Connection, boot: ColumnElement[int], *where: ColumnElement[bool]) -> int:
+    return connection.execute(select(func.max(boot)).where(*where)).scalar() or 0
 
 
-def _request_row(row: AcceptedRow) -> Row:
-    """All columns, so that new rows are alike whatever is known of them already."""
-    ignored = list(row.ignored_fields) or None
-    return _BLANK | dict(zip(_ACCEPTED, _accepted(row), strict=True)) | {"ignored_fields": ignored, "state": "waiting"}
+def _insert_requests(connection: Connection, rows: list[AcceptedRow], known: Mapping[str, Row]) -> None:
+    """New rows of `requests`, all columns, so that they are alike whatever is `known` of them already."""
+    made = []
+    for row in rows:
+        get = known.get(row.id, _NOTHING).get
+        given = (get("state", "waiting"), get("policy", row.policy), get("prompt_tokens", row.prompt_tokens))
+        ignored = bulk.dump(list(row.ignored_fields) or None)
+        made.append((*_accepted(row), *given, *[get(name) for name in _LATER], ignored))
+    bulk.insert_tuples(connection, requests, _COLUMNS, made, ignoring=False)
 
 
-_BLANK: Row = dict.fromkeys(column.name for column in requests.columns)
-_ACCEPTED = tuple(spec.name for spec in fields(AcceptedRow))
+_NOTHING: Row = {}
+_EITHER = ("state", "policy", "prompt_tokens")  # what the one who accepts may know, or the one who ends
+_JSON = ("ignored_fields",)
+_ACCEPTED = tuple(spec.name for spec in fields(AcceptedRow) if spec.name not in (*_EITHER, *_JSON))
+_LATER = tuple(column.name for column in requests.columns if column.name not in (*_ACCEPTED, *_EITHER, *_JSON))
+_COLUMNS = (*_ACCEPTED, *_EITHER, *_LATER, *_JSON)
 _accepted = attrgetter(*_ACCEPTED)

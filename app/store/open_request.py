@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from app.store.accepted import sequence_ids
 from app.store.models import WAIT_COLUMNS
@@ -19,8 +20,7 @@ GRAVITY = ("stop", "length", "abort", "rejected", "timeout", "error")  # later i
 _ENDED_WELL = ("stop", "length")
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How one sequence ended. `at` and `parts` are None where nobody can know them."""
 
     at: int | None
@@ -69,15 +69,17 @@ class OpenRequest:
     @property
     def unfinished(self) -> list[str]:
         """Ids of its sequences that have no ending yet."""
-        ids = (self.id,) if self.sequences == 1 else sequence_ids(self.id, self.sequences)
+        if self.sequences == 1 and len(self.states) == 1:
+            (only,) = self.states.values()
+            return [self.id] if only.ending is None else []
+        ids = sequence_ids(self.id, self.sequences)
         return [each for each in ids if each not in self.states or self.states[each].ending is None]
 
     def live_columns(self) -> dict[str, object]:
         """The row while it is open."""
-        state, scheduled, first, preemptions = "waiting", None, None, 0
+        scheduled, first, preemptions = self._times()
+        state = "waiting"
         for each in self.states.values():
-            preemptions += each.preemptions
-            scheduled, first = _earlier(scheduled, each.scheduled_at), _earlier(first, each.first_token_at)
             if each.ending is None and state != "running" and each.state != "waiting":
                 state = each.state
         return {
@@ -89,6 +91,17 @@ class OpenRequest:
             "preemptions": preemptions,
         }
 
+    def _times(self) -> tuple[int | None, int | None, int]:
+        """First admission, first token, preemptions: over all sequences."""
+        if len(self.states) == 1:
+            (only,) = self.states.values()
+            return only.scheduled_at, only.first_token_at, only.preemptions
+        scheduled, first, preemptions = None, None, 0
+        for each in self.states.values():
+            preemptions += each.preemptions
+            scheduled, first = _earlier(scheduled, each.scheduled_at), _earlier(first, each.first_token_at)
+        return scheduled, first, preemptions
+
     def final_columns(self) -> dict[str, object]:
         """The row once all sequences have ended."""
         ended = [(each, each.ending) for each in self.states.values() if each.ending is not None]
@@ -97,20 +110,24 @@ class OpenRequest:
         if len(ended) > 1:
             last_state, last = max(ended, key=lambda pair: -1 if pair[1].at is None else pair[1].at)
             gravest = max(endings, key=lambda ending: GRAVITY.index(ending.reason))
-        columns = self.live_columns()
-        columns |= parts_columns(last.parts)
-        columns |= {
-            "state": "finished",
-            "finish": gravest.reason,
-            "detail": gravest.detail,
-            "finished_at": last.at,
-            "e2e_ms": _ms(last.at, self.received_at),
-            "tpot_ms": _tpot(last_state, last),
-            "cached_tokens": _total([ending.cached_tokens for ending in endings]),
-            "output_tokens": _total([ending.output_tokens for ending in endings]),
-            "preemptions": sum([max(each.preemptions, ending.preemptions) for each, ending in ended]),
-            "status_code": self._status(gravest.reason),
-        }
+        scheduled, first, _ = self._times()
+        columns = parts_columns(last.parts)
+        columns.update(
+            state="finished",
+            scheduled_at=scheduled,
+            first_token_at=first,
+            queue_ms=_ms(scheduled, self.received_at),
+            ttft_ms=_ms(first, self.received_at),
+            finish=gravest.reason,
+            detail=gravest.detail,
+            finished_at=last.at,
+            e2e_ms=_ms(last.at, self.received_at),
+            tpot_ms=_tpot(last_state, last),
+            cached_tokens=_total([ending.cached_tokens for ending in endings]),
+            output_tokens=_total([ending.output_tokens for ending in endings]),
+            preemptions=sum([max(each.preemptions, ending.preemptions) for each, ending in ended]),
+            status_code=self._status(gravest.reason),
+        )
         if self.prompt_tokens is None:
             columns["prompt_tokens"] = _total([ending.prompt_tokens for ending in endings])
         return columns
@@ -128,15 +145,13 @@ def parts_columns(parts: Parts | None) -> dict[str, object]:
     if parts is None:
         names = (*WAIT_COLUMNS, "prefill_ns", "decode_ns", "stalled_ns", "preempted_ns", "top_wait")
         return dict.fromkeys(names)
-    columns: dict[str, object] = dict(zip(WAIT_COLUMNS, parts.waits, strict=True))
-    most = max(parts.waits)
-    return columns | {
-        "prefill_ns": parts.prefill,
-        "decode_ns": parts.decode,
-        "stalled_ns": parts.stalled,
-        "preempted_ns": parts.preempted,
-        "top_wait": WAIT_REASONS[parts.waits.index(most)] if most > 0 else None,
-    }
+    waits, prefill, decode, stalled, preempted = parts
+    columns: dict[str, object] = dict(zip(WAIT_COLUMNS, waits, strict=True))
+    most = max(waits)
+    columns["prefill_ns"], columns["decode_ns"] = prefill, decode
+    columns["stalled_ns"], columns["preempted_ns"] = stalled, preempted
+    columns["top_wait"] = WAIT_REASONS[waits.index(most)] if most > 0 else None
+    return columns
 
 
 def waits_ms(row: Mapping[str, object]) -> dict[str, float]:

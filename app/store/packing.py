@@ -22,12 +22,12 @@ WORTH_DEFLATING = 128  # bytes; below, deflating saves a tenth and costs more th
 def pack_slices(decodes: Sequence[int], chunks: Sequence[tuple[int, int, int]], failed: Sequence[int] = ()) -> bytes:
     """The slices of a StepCompleted; numbers must be unique within each group."""
     ordered = sorted(chunks)
-    tails = [tokens << 1 | emitted for _, tokens, emitted in ordered]
-    data = _varints([len(decodes), len(ordered), len(failed)])
-    for group in (sorted(decodes), [number for number, _, _ in ordered], sorted(failed)):
-        deltas = _deltas(group) if group else group
-        data += _varints(deltas[:1]) + _varints(deltas[1:])  # the first is large, the others hardly ever
-    return _squeeze(data + _varints(tails))
+    data = _varints([len(decodes), len(ordered), len(failed)]) + _ascending(decodes)
+    if ordered:
+        data += _ascending([number for number, _, _ in ordered])
+    if failed:
+        data += _ascending(failed)
+    return _squeeze(data + _varints([tokens << 1 | emitted for _, tokens, emitted in ordered]))
 
 
 def unpack_slices(data: bytes) -> list[SliceRow]:
@@ -57,8 +57,15 @@ def unpack_gaps(data: bytes | None) -> list[float]:
     return [] if data is None else [value / 1000 for value in _read_varints(_expand(data))]
 
 
-def _deltas(numbers: Sequence[int]) -> list[int]:
-    return list(map(sub, numbers, [0, *numbers]))  # map ends with the shorter
+def _ascending(numbers: Sequence[int]) -> bytes:
+    """The numbers in order, each as what it is more than the one before."""
+    ordered = sorted(numbers)
+    later = ordered[1:]
+    try:
+        data = bytes(map(sub, later, ordered))  # the usual case: they are near each other
+    except ValueError:
+        return _varints(ordered[:1]) + _varints(list(map(sub, later, ordered)))
+    return _varints(ordered[:1]) + (data if data.isascii() else _varints(list(data)))
 
 
 def _sums(deltas: Iterable[int]) -> Iterator[int]:

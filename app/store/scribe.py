@@ -176,8 +176,8 @@ class Scribe:
             self.fold.forget(request_id)
             batch.updates.pop(request_id, None)
         if ids:
-            batch.events = [row for row in batch.events if row["request_id"] not in ids]
-            batch.terminals = [row for row in batch.terminals if row["request_id"] not in ids]
+            batch.events = [row for row in batch.events if row[0] not in ids]
+            batch.terminals = [row for row in batch.terminals if row[0] not in ids]
 
     def _accept_again(self, row: AcceptedRow) -> StoreFailed | None:
         try:
