@@ -1,12 +1,13 @@
 """Sizes: a file warns at 250 lines and fails at 400, a function warns at 40 and fails at 60, nesting warns at 4 and fails at 5.
 
 A test file holds one module's laws, so it may have 600 lines. Migrations are history, not code: their functions may be long.
-Warnings are printed past pytest's capture, so that they are seen in a green run too.
+Warnings are said at the end of the session, so that they are seen in a green run too.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 import pytest
 from architecture.sources import PACKAGES, ROOT, Source, python_sources
@@ -15,31 +16,30 @@ FILE_WARNS, FILE_FAILS = 250, 400
 TEST_WARNS, TEST_FAILS = 400, 600
 FUNCTION_WARNS, FUNCTION_FAILS = 40, 60
 NESTING_WARNS, NESTING_FAILS = 3, 4
+Say = Callable[[str], None]
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
 
 
-def test_no_file_is_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_file_is_too_long(say: Say) -> None:
     sizes = {source.path: source.text.count("\n") for source in python_sources(*PACKAGES, "benchmarks")} | _scripts()
     assert sizes
-    _judge(
-        sizes, FILE_WARNS, FILE_FAILS, "lines: split it by noun (docs/architecture.md says how a line finds its room)", capsys
-    )
+    _judge(sizes, FILE_WARNS, FILE_FAILS, "lines: split it by noun (docs/architecture.md says how a line finds its room)", say)
 
 
-def test_no_test_file_is_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_test_file_is_too_long(say: Say) -> None:
     sizes = {source.path: source.text.count("\n") for source in python_sources("tests")}
-    _judge(sizes, TEST_WARNS, TEST_FAILS, "lines: split it by the laws it holds", capsys)
+    _judge(sizes, TEST_WARNS, TEST_FAILS, "lines: split it by the laws it holds", say)
 
 
-def test_no_function_is_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_function_is_too_long(say: Say) -> None:
     sources = python_sources(*PACKAGES, "benchmarks", "tests")
     sizes = {name: lines for source in sources for name, lines in _functions(source).items()}
-    _judge(sizes, FUNCTION_WARNS, FUNCTION_FAILS, "lines: a second verb is hiding in it", capsys)
+    _judge(sizes, FUNCTION_WARNS, FUNCTION_FAILS, "lines: a second verb is hiding in it", say)
 
 
-def test_no_function_is_nested_too_deep(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_function_is_nested_too_deep(say: Say) -> None:
     depths = {name: depth for source in python_sources(*PACKAGES) for name, depth in _nesting(source).items()}
-    _judge(depths, NESTING_WARNS, NESTING_FAILS, "levels of nesting: leave early, or name the inner block", capsys)
+    _judge(depths, NESTING_WARNS, NESTING_FAILS, "levels of nesting: leave early, or name the inner block", say)
 
 
 def test_sizes_are_measured() -> None:
@@ -52,19 +52,20 @@ def test_sizes_are_measured() -> None:
     assert _nesting(Source("app/x.py", flat)) == {"app/x.py:1 f": 1}
 
 
-def test_a_long_file_fails_and_a_longish_one_warns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_file_fails_and_a_longish_one_warns() -> None:
+    said: list[str] = []
     with pytest.raises(AssertionError, match=r"big\.py: 401 lines"):
-        _judge({"big.py": 401}, FILE_WARNS, FILE_FAILS, "lines", capsys)
-    _judge({"longish.py": 251}, FILE_WARNS, FILE_FAILS, "lines", capsys)
+        _judge({"big.py": 401}, FILE_WARNS, FILE_FAILS, "lines", said.append)
+    _judge({"longish.py": 251, "short.py": 9}, FILE_WARNS, FILE_FAILS, "lines", said.append)
+    assert said == ["above 250 lines (fails above 400):\n  longish.py: 251"]
 
 
-def _judge(sizes: dict[str, int], warns: int, fails: int, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def _judge(sizes: dict[str, int], warns: int, fails: int, what: str, say: Say) -> None:
     over = [f"{name}: {size} {what}" for name, size in sizes.items() if size > fails]
     assert not over, "\n" + "\n".join(over)
     near = [f"  {name}: {size}" for name, size in sizes.items() if size > warns]
     if near:
-        with capsys.disabled():
-            print(f"\nabove {warns} {what.partition(':')[0]} (fails above {fails}):\n" + "\n".join(near))
+        say(f"above {warns} {what.partition(':')[0]} (fails above {fails}):\n" + "\n".join(near))
 
 
 def _scripts() -> dict[str, int]:
