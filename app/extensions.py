@@ -5,7 +5,7 @@ Invariant: `parts()` inside a request is the Parts that create_app was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -15,6 +15,7 @@ from flask_socketio import SocketIO
 from app.acceptance import Acceptance
 from app.counters import Counters
 from app.event_feed import EventFeed
+from app.rates import Rates
 from app.serving.in_flight import InFlight
 from app.serving.overload import Overload
 from app.settings import ServerSettings
@@ -50,6 +51,7 @@ class Parts:
     engine: EngineLife
     in_flight: InFlight
     overload: Overload
+    rates: Rates
     acceptance: Acceptance
     writer: Writer
     queries: Queries
@@ -63,6 +65,23 @@ class Parts:
     draining: Callable[[], bool]
     hash_key: bytes
     started_wall: int
+
+    def queue_place(self, request_id: str) -> dict[str, Any] | None:
+        """Where a live request stands in the queue, in the order of arrival; None when it does not wait.
+
+        exact: that is the order in which they will be admitted; else the position and the start are estimates.
+        """
+        place = self.in_flight.place_of(request_id)
+        if place is None:
+            return None
+        exact = in_order_of_arrival(self.engine.status.settings)
+        return {"position": place.position, "exact": exact, "estimated_start_ms": place.start_ms}
+
+
+def in_order_of_arrival(settings: Mapping[str, Any]) -> bool:
+    """Are requests admitted in the order in which they come? Not where a quota or a skip lets others pass."""
+    passes = ("tenant_max_running", "tenant_max_tokens", "max_head_skips")
+    return settings.get("policy") == "fcfs" and not any(settings.get(name) for name in passes)
 
 
 def parts() -> Parts:

@@ -22,7 +22,7 @@ from app.extensions import Parts, socketio
 from app.live import MAX_DASHBOARDS, NAMESPACE
 from app.live_manners import Manners
 from app.live_packet import LivePacket
-from app.pages import pages
+from app.pages import no_such_page, pages
 from app.serving import websocket
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +39,7 @@ def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
     app.config["MAX_FORM_MEMORY_SIZE"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]
     errors.register(app)
+    app.register_error_handler(404, no_such_page)
     scopes.register(app)
     for blueprint in (openai, ops, scheduler, runs, requests_api, pages):
         app.register_blueprint(blueprint)

@@ -24,12 +24,13 @@ SERVER_FIELDS = (
 
 @dataclass(slots=True)
 class Alive:
-    """A request between its queueing and its end. `cause` while parked; `last_token_at` of its newest output token."""
+    """A request between its queueing and its end. `cause` and `blockers` while parked; `last_token_at` of its newest token."""
 
     queued: ev.RequestQueued
     phase: str = "queued"
     slot: int = -1
     cause: str | None = None
+    blockers: dict[str, Any] | None = None
     last_token_at: int | None = None
 
 
@@ -69,6 +70,7 @@ class LiveFold:
         self.ttft, self.itl = Samples(), Samples()
         self.costs: deque[int] = deque(maxlen=RECENT_STEPS)
         self.host_late = 0
+        self.blockers: dict[str, Any] | None = None  # who held what in the last step that said so
         self.markers: deque[dict[str, Any]] = deque(maxlen=MARKERS_KEPT)
 
     def apply(self, event: ev.Event) -> bool:
@@ -135,6 +137,7 @@ class LiveFold:
             self._unpark(event.number)
             cause = event.cause.name.lower()
             self.alive[event.number].cause = cause
+            self.alive[event.number].blockers = None if event.blockers is None else event.blockers.named(event.cause)
             self.parked_by[cause] = self.parked_by.get(cause, 0) + 1
             self.fresh.pop(event.number, None)
 
@@ -165,6 +168,8 @@ class LiveFold:
         self.bars.close(event.seq, event.number, event.at, event.reason.value)
 
     def _stepped(self, event: ev.StepCompleted) -> None:
+        if event.blockers is not None:
+            self.blockers = event.blockers.named(event.binding)
         before = self.steps.last
         decoded = len(event.decodes) - len(event.failed)
         if before is not None and decoded:
@@ -223,4 +228,4 @@ class LiveFold:
         one = self.alive[number]
         if one.cause is not None:
             self.parked_by[one.cause] -= 1
-            one.cause = None
+            one.cause = one.blockers = None

@@ -193,6 +193,13 @@ class LiveState:
     def _reason(self, one: Alive) -> str:
         return self._held() or one.cause or ("step" if one.queued.seq in self.fold.fresh else self._binding() or "step")
 
+    def _blockers(self, one: Alive, reason: str) -> dict[str, Any] | None:
+        """Who holds what it lacks: its own set while it is parked, else that of the last step, if the reason still stands."""
+        if one.cause is not None:
+            return one.blockers if reason == one.cause else None
+        shared = self.fold.blockers
+        return shared if shared is not None and shared["reason"] == reason else None
+
     def _waiting_now(self) -> list[dict[str, Any]]:
         now = self._shown_now()
         longest = heapq.nsmallest(WAITING_SHOWN, self.fold.waiting.values(), key=_arrival)
@@ -204,7 +211,8 @@ class LiveState:
                 "kind": one.queued.kind,
                 "priority": one.queued.priority,
                 "waited_ms": round((now - one.queued.received_at) / 1e6, 3),
-                "reason": self._reason(one),
+                "reason": (reason := self._reason(one)),
+                "blockers": self._blockers(one, reason),
                 "prompt_tokens": one.queued.prompt_tokens,
             }
             for one in longest

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from flask import Blueprint, Response, redirect, render_template, request, url_for
+from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
+from app.api.errors import http_error
 from app.safe_headers import safe_headers
 
 pages = Blueprint("pages", __name__)
 
+NO_PAGES = ("/api/", "/v1/", "/static/", "/socket.io")
 NAV = (("live", "Live"), ("load", "Load"), ("runs", "Runs"), ("requests", "Requests"), ("policy", "Policy"))
 
 
@@ -66,6 +69,14 @@ def request_detail(request_id: str) -> AnyResponse | str:
 def sequence_detail(request_id: str, sequence: int) -> AnyResponse:
     """A link to a sequence leads to its request."""
     return redirect(url_for("pages.request_detail", request_id=request_id, sequence=sequence))
+
+
+def no_such_page(error: HTTPException) -> AnyResponse:
+    """Who looks for a page is shown the way back; programs, and whoever asks the API, get the error object."""
+    wanted = request.accept_mimetypes
+    if wanted["text/html"] <= wanted["application/json"] or request.path.startswith(NO_PAGES):
+        return http_error(error)
+    return Response(render_template("not_found.html", page="", title="Not found", nav=NAV, path=request.path[:200]), 404)
 
 
 @pages.get("/policy")

@@ -26,6 +26,7 @@ _RANGES = {
     "max_connections": (0, 1_000_000),
     "max_connections_per_peer": (0, 1_000_000),
     "max_requests": (0, 1_000_000),
+    "max_requests_per_minute": (0, 1_000_000),
     "live_steps": (1, 100_000),
     "drain": (0, 3600),
     "hang_s": (0.1, 3600),
@@ -55,6 +56,7 @@ class ServerSettings:
     threads: int = option(0, "threads of the torch runner; 0: as many as the processor has")
     seed: int = option(0, "seed of sampling where a request names none")
     policy: str = option("", "order of admission; the same as --set policy=NAME", metavar="NAME")
+    policies: str = option("", "directory of policies of your own, one *.py file each: docs/policies.md", metavar="DIR")
     set: tuple[str, ...] = option((), "a scheduler setting, as max_num_seqs=8; may be repeated", metavar="NAME=VALUE")
     allow_host: tuple[str, ...] = option((), "another Host that this server answers to; may be repeated", metavar="NAME[:PORT]")
     api_key_file: str = option(
@@ -66,6 +68,9 @@ class ServerSettings:
     max_connections: int = option(256, "connections from other machines at once; 0: no limit")
     max_connections_per_peer: int = option(64, "connections from one other address at once; 0: no limit")
     max_requests: int = option(12_000, "requests in service at once, the waiting ones too; more are answered 503; 0: no limit")
+    max_requests_per_minute: int = option(
+        0, "inference requests a minute of one API key, all of them at once if need be; more are answered 429; 0: no limit"
+    )
     record_text: bool = option(False, "store prompt and output text; without it only lengths and a keyed hash")
     live_steps: int = option(6000, "steps kept for live pages that were away; older ones they read from the records")
     drain: float = option(30.0, "seconds that running requests get to finish at a stop", metavar="SECONDS")
@@ -90,6 +95,11 @@ class ServerSettings:
                 f"refusing to listen on {self.host} without keys: anyone who reaches it could use this machine; "
                 "give --api-key-file FILE, or listen on 127.0.0.1",
                 "host",
+            )
+        if self.max_requests_per_minute and not self.api_key_file:
+            raise SettingsError(
+                "--max-requests-per-minute counts by API key, and there are none: give --api-key-file FILE too",
+                "max_requests_per_minute",
             )
         SchedulerSettings().change(_for_check(self.scheduler, self.device))
 

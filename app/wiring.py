@@ -27,6 +27,7 @@ from app.extensions import Parts, socketio
 from app.factory import create_app
 from app.live import Pusher
 from app.live_state import LiveState
+from app.rates import Rates
 from app.serving import threads
 from app.serving.connections import Connections, room_for_local
 from app.serving.handler import Server as HttpServer
@@ -37,7 +38,8 @@ from app.store import migrate
 from app.store.errors import DatabaseDamaged, SchemaError, StoreBusy, StoreFailed
 from app.store.queries import Queries
 from app.store.writer import Writer
-from app.supervisor.engine_life import EngineLife, Listeners, MakeClient
+from app.supervisor.engine_life import EngineLife
+from app.supervisor.engine_ties import Listeners, MakeClient
 from app.supervisor.load_runs import LoadRuns, Surroundings
 from app.version import VERSION
 from scheduler.core.events import Event
@@ -49,6 +51,7 @@ from scheduler.text import bundle
 READERS = 3
 WORKERS = 4
 BACKLOG = 1024
+LOADGEN = "loadgen"  # whose key our own load generators have
 OVERFLOW_S = 0.02  # between two looks whether the records have caught up
 
 
@@ -98,6 +101,7 @@ class Server:
             engine=self.engine,
             in_flight=self.in_flight,
             overload=self.overload,
+            rates=Rates(settings.max_requests_per_minute, exempt=(LOADGEN,)),
             acceptance=self.acceptance,
             writer=self.writer,
             queries=queries,
@@ -152,7 +156,7 @@ class Server:
                 directory=self.settings.directory / "runs",
                 url=lambda: self.url,
                 key=self._loadgen_key if self.settings.api_key_file else "",
-                versions={"batchscope": VERSION},
+                versions=self._versions,
                 on_change=self.pusher.run_changed,
             ),
             run_ledger.RunLedger(self._job, queries, self._workers.run),
@@ -166,6 +170,7 @@ class Server:
             storage_problem=outcomes.storage,
             crash_problem=outcomes.crashed,
             timeout_problem=outcomes.timed_out,
+            poison_problem=outcomes.poison,
         )
 
     # ---- the engine's word, handed on
@@ -181,12 +186,25 @@ class Server:
         )
         model = asdict(self.settings.model_settings)
         return EngineLife(
-            make_client, self.settings.scheduler, model, self.writer.next_boot, listeners, hang_s=self.settings.hang_s
+            make_client,
+            self.settings.scheduler,
+            model,
+            self.writer.next_boot,
+            listeners,
+            policies=self.settings.policies,
+            hang_s=self.settings.hang_s,
         )
+
+    def _versions(self) -> dict[str, Any]:
+        """What a run that begins now was made with."""
+        own = self.engine.own_policy
+        policy = {} if own is None else {"policy": {name: own[name] for name in ("name", "file", "sha256")}}
+        return {"batchscope": VERSION, **policy}
 
     def _hear(self, message: Events | StepDone) -> None:
         self.overload.pressure = message.pressure
         self.feed.take(message)
+        self.acceptance.go_on()
 
     def _ready(self, ready: Ready) -> None:
         """The model's files are there now: load its tokenizer, once."""
@@ -232,14 +250,13 @@ class Server:
         """An engine keeps them itself; while there is none, somebody else must."""
         while not self.draining:
             gevent.sleep(1.0)
-            if not self.engine.up:
-                self.acceptance.expire()
+            self.acceptance.expire()
 
     def _keys(self) -> dict[bytes, keys.Holder] | None:
         if not self.settings.api_key_file:
             return None
         known = keys.read_keys(Path(self.settings.api_key_file).read_text("utf-8"))
-        known.update(keys.read_keys(f"loadgen {self._loadgen_key} infer,load"))
+        known.update(keys.read_keys(f"{LOADGEN} {self._loadgen_key} infer,load"))
         return known
 
     def _connections(self) -> Connections:

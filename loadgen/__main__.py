@@ -19,9 +19,11 @@ import orjson
 
 from loadgen.library import load, names
 from loadgen.params import ScenarioError, parse_pairs
+from loadgen.plan_lines import plan_lines
 from loadgen.report import report
 from loadgen.results import read_lines
 from loadgen.scenario import Scenario
+from loadgen.workload import Limits
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 
@@ -35,6 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         if options.report:
             return print_report(Path(options.report))
         scenario = load(options.scenario, parse_pairs(options.set))
+        if options.plan:
+            return print_plan(options, scenario)
     except ScenarioError as error:
         print(json.dumps({"error": {"message": str(error), "param": error.field}}), file=sys.stderr)
         return 2
@@ -64,6 +68,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="with --scenario: print it with its parameters settled, send nothing"
     )
+    parser.add_argument(
+        "--plan", default="", metavar="STREAM", help="with --scenario: print what this stream would ask, a line a request"
+    )
+    parser.add_argument("--capacity", type=float, help="with --plan: what was measured, for arrivals that want it")
+    parser.add_argument("--max-model-len", type=int, default=0, help="with --plan: most tokens of a request, 0 for no bound")
     parser.add_argument("--json", action="store_true", help="print compact JSON")
     parser.add_argument("--url", default="http://127.0.0.1:8000", help="the server (default %(default)s)")
     parser.add_argument("--run", default="", metavar="ID", help="a run that the server knows; default: register one if it can")
@@ -113,6 +122,18 @@ def free_port() -> int:
 
 def print_list(compact: bool) -> int:
     print(json.dumps([load(name).as_json() for name in names()], indent=None if compact else 2))
+    return 0
+
+
+def print_plan(options: argparse.Namespace, scenario: Scenario) -> int:
+    """Until it ends, or nobody reads."""
+    limits = Limits(max_model_len=options.max_model_len)
+    try:
+        for line in plan_lines(scenario, options.plan, options.seed, limits, options.capacity):
+            sys.stdout.buffer.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -64,7 +64,7 @@ def parse(name: str, text: str, overrides: Mapping[str, object] | None = None) -
         nonce=table.flag("nonce", True),
         slo=_slo(table.child("slo")),
         scheduler=_scheduler(table.child("scheduler")),
-        streams=tuple(_stream(each, duration_s) for each in table.children("streams")),
+        streams=tuple(stream for each in table.children("streams") if (stream := _stream(each, duration_s)).asks),
     )
     table.done()
     table.all_used()
@@ -74,7 +74,7 @@ def parse(name: str, text: str, overrides: Mapping[str, object] | None = None) -
 
 def _check_streams(scenario: Scenario) -> None:
     if not scenario.streams:
-        raise ScenarioError("streams", "a scenario needs at least one")
+        raise ScenarioError("streams", "a scenario needs at least one that asks")
     if len({stream.name for stream in scenario.streams}) < len(scenario.streams):
         raise ScenarioError("streams", "names must differ")
     for special in ("closed", "measured"):
@@ -116,7 +116,7 @@ def _arrivals(table: Table) -> Arrivals:
         if name == "at_s":
             fields[name] = table.numbers(name)
         elif name in ("users", "probe_users"):
-            fields[name] = table.integer(name, low=1, high=100_000)
+            fields[name] = table.integer(name, low=0 if name == "users" else 1, high=100_000)
         else:
             fields[name] = table.number(name, low=0.0, high=1e6)
     table.done()

@@ -98,6 +98,11 @@ class Stream:
     arrivals: Arrivals
     turns: tuple[Turn, ...]
 
+    @property
+    def asks(self) -> bool:
+        """False of a closed loop without users: library.py leaves it out."""
+        return self.arrivals.loop == OPEN or self.arrivals.users > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Slo:

@@ -56,8 +56,9 @@ class SchedulerSettings:
         0, "most prefill tokens of one request in a step; 0: no cap", unit="tokens", low=0, high=MAX_TOKENS, vllm=True
     )
     batching: str = setting(
-        "continuous", "continuous: free slots fill in every step; static: one batch at a time", choices=("continuous", "static")
-    )
+        "continuous", "continuous: free slots fill in every step; merge: newcomers are prefilled apart, then join the batch; "
+        "static: one batch at a time", choices=("continuous", "merge", "static"),
+    )  # fmt: skip
     allocation: str = setting(
         "on_demand", "on_demand: blocks as tokens come, preempt when out; reserve: room for the whole output at admission",
         choices=("on_demand", "reserve"),
@@ -67,7 +68,7 @@ class SchedulerSettings:
     )
     kv_cache_tokens: int = setting(6144, "size of the KV cache", unit="tokens", low=64, high=1 << 26, live=False, cuda=0)
     block_size: int = setting(16, "tokens of a KV block", unit="tokens", low=1, high=256, live=False, vllm=True)
-    enable_prefix_caching: bool = setting(True, "full blocks are shared by hash", live=False, vllm=True)
+    enable_prefix_caching: bool = setting(True, "full blocks of equal prefixes are shared", live=False, vllm=True)
     max_num_queued_reqs: int = setting(
         10_000, "most waiting requests; one more is refused", unit="requests", low=1, high=1_000_000, vllm=True
     )
@@ -83,6 +84,27 @@ class SchedulerSettings:
     )
     shed_safety: float = setting(1.2, "factor on the estimated TTFT before shed compares it with the bound", low=0.1, high=10.0)
     default_timeout_ms: int = setting(600_000, "time-out of a request that names none", unit="ms", low=1, high=86_400_000)
+    tenant_max_running: int = setting(
+        0, "most running requests of one tenant, others of it wait for `quota`; 0: off", unit="requests", low=0, high=4096
+    )
+    tenant_max_tokens: int = setting(
+        0, "most tokens (prompt and max output) of one tenant's running requests; one request may always run; 0: off",
+        unit="tokens", low=0, high=1 << 40,
+    )  # fmt: skip
+    itl_target_ms: float = setting(
+        0.0, "what a step may take: its token budget is as large as that allows, prefills give way, decodes never; 0: off",
+        unit="ms", low=0.0, high=60_000.0,
+    )  # fmt: skip
+    long_prefill_token_threshold_adaptive: bool = setting(
+        False, "the threshold is at least a fair share: max_num_batched_tokens // (running + waiting)", vllm=True
+    )
+    max_head_skips: int = setting(
+        0, "how often a waiting request that lacks KV blocks may be passed by others, before all behind it wait; 0: never",
+        unit="requests", low=0, high=10_000,
+    )  # fmt: skip
+    prefix_salt_by_tenant: bool = setting(
+        False, "prefixes are hit within a tenant only, so that a hit tells nobody what another tenant asked", live=False
+    )
 
     def __post_init__(self) -> None:
         for spec in fields(self):

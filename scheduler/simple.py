@@ -79,6 +79,11 @@ class _StaticLimits:
     admission: str = "bounded"
     ttft_slo_ms: int = 1
     shed_safety: float = 1.0
+    tenant_max_running: int = 0
+    tenant_max_tokens: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    itl_target_ms: float = 0.0
+    max_head_skips: int = 0
 
 
 class _HigherFirst(Keyed):

@@ -6,37 +6,44 @@ is taken at its word. Invariant: equal source, settings and runner give byte-equ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
 
 from scheduler.core.blocks import BlockPool
-from scheduler.core.events import Event, RequestFinished
+from scheduler.core.events import EngineStarted, Event, RequestFinished
 from scheduler.core.plan import StepOutput, StepPlan
 from scheduler.core.policies import catalog
 from scheduler.core.policies.base import Policy
 from scheduler.core.request import Request
 from scheduler.core.scheduler import Scheduler
+from scheduler.demand import Ask, Asked, Requests, Source, Together, Users
 from scheduler.engine.clock import JumpClock
 from scheduler.engine.loop import EngineLoop
 from scheduler.errors import SettingsError
 from scheduler.runners.base import Runner
+from scheduler.runners.cost_model import CostModel
+from scheduler.runners.simulated import CONTEXT_TOKENS, SimulatedRunner, cost_of
 from scheduler.settings import SchedulerSettings
 
+__all__ = [
+    "Ask",
+    "Asked",
+    "NoText",
+    "Progress",
+    "Requests",
+    "Simulation",
+    "Source",
+    "Together",
+    "Trace",
+    "Users",
+    "on_hardware",
+    "settings_on",
+]
+
 STUCK_STEPS = 10_000
-
-
-class Source(Protocol):
-    """Where requests come from: a trace, or users who wait for their answers."""
-
-    def next_at(self) -> int | None:
-        """When the next request arrives, ns; None while nobody will come by himself (or at all)."""
-
-    def take(self) -> Request:
-        """The request that is due; its `received_at` is the instant named by `next_at`."""
-
-    def finished(self, event: RequestFinished) -> None:
-        """One of its requests ended: a user may ask again."""
 
 
 class Trace:
@@ -103,16 +110,26 @@ class Simulation:
         if not blocks:
             raise SettingsError("kv_cache_tokens must be set: a simulation has no device to ask", "kv_cache_tokens")
         runner.allocate(blocks, settings.block_size)
-        pool = BlockPool(blocks, settings.block_size, settings.enable_prefix_caching)
+        pool = BlockPool(blocks, settings.block_size, settings.enable_prefix_caching, settings.prefix_salt_by_tenant)
         self.clock = JumpClock(start)
-        self.scheduler = Scheduler(
-            settings, pool, policy or catalog.make(settings.policy, settings.policy_params, pool), boot=boot
-        )
+        policy = policy or catalog.make(settings.policy, settings.policy_params, pool)
+        self.scheduler = Scheduler(settings, pool, policy, boot=boot, cost=cost_of(runner))
         self.finished = 0
         self.steps = 0
         self._source = source
         self._publish = publish
         self.loop = EngineLoop(self.scheduler, runner, self.clock, NoText(), settings, self._report)
+
+    def begin(self, hardware: str, model: str) -> None:
+        """Publish EngineStarted: for records, where each life of an engine begins with it. Simulated time 0 is its clock's."""
+        pool, now = self.scheduler.pool, self.clock.now()
+        facts: dict[str, Any] = {"blocks_total": pool.total, "block_size": pool.size, "hardware": hardware, "model": model}
+        facts |= {"wall": now, "mono": now, "settings": self.loop.settings.as_pairs(), "runner": "simulated"}
+        self._publish([self.scheduler.record(EngineStarted, now, **facts)])
+
+    def abort(self, detail: str) -> None:
+        """End all that is unfinished, now: whoever asked is gone."""
+        self.loop.abort(list(self.scheduler.requests), detail)
 
     def run(
         self,
@@ -123,27 +140,31 @@ class Simulation:
         """Until nobody comes and nobody runs, or the clock reaches `until` (ns), or `on_progress` (asked every `every`
         steps) returns False. What was not finished then stays in `scheduler.requests`: the caller says what becomes of it.
         """
-        stuck = 0
-        while until is None or self.clock.now() < until:
-            self._arrive()
-            if self.scheduler.idle:
-                if not self._wait():
-                    break
-                continue
-            before = self.scheduler.step
-            self.loop.step()
-            if self.scheduler.step == before and self.scheduler.requests and not self._wait():
-                stuck += 1
-                assert stuck < STUCK_STEPS, "requests wait, nothing runs, and nobody will come"
-            self.steps += self.scheduler.step - before
-            if self.scheduler.step != before and not self.steps % every and not on_progress(self._progress()):
-                break
+        with _uncollected():
+            self._run(until, on_progress, every)
         return self._progress()
 
+    def _run(self, until: int | None, on_progress: Callable[[Progress], bool], every: int) -> None:
+        scheduler, clock, step, stuck = self.scheduler, self.clock, self.loop.step, 0
+        while until is None or clock.now() < until:
+            self._arrive()
+            before = scheduler.step
+            if scheduler.requests:
+                step()
+            if scheduler.step != before:
+                self.steps += 1
+                if not self.steps % every and not on_progress(self._progress()):
+                    return
+            elif not self._wait():
+                if scheduler.idle:
+                    return
+                stuck += 1
+                assert stuck < STUCK_STEPS, "requests wait, nothing runs, and nobody will come"
+
     def _arrive(self) -> None:
-        now = self.clock.now()
-        while (at := self._source.next_at()) is not None and at <= now:
-            self.loop.submit(self._source.take())
+        now, source = self.clock.now(), self._source
+        while (at := source.next_at()) is not None and at <= now:
+            self.loop.submit(source.take())
 
     def _wait(self) -> bool:
         """On to the next arrival; False when there is none."""
@@ -162,3 +183,29 @@ class Simulation:
 
     def _progress(self) -> Progress:
         return Progress(self.clock.now(), self.finished, self.steps)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cycle collector: a run makes no cycles, and looking for them among millions of events costs a third."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def settings_on(cost: CostModel, changes: Mapping[str, Any]) -> SchedulerSettings:
+    """An accelerator's defaults and the memory of `cost`, then `changes`; raises SettingsError."""
+    base = {spec.name: spec.metadata["cuda"] for spec in fields(SchedulerSettings)}
+    base |= {"max_model_len": CONTEXT_TOKENS, "kv_cache_tokens": cost.kv_capacity_tokens}
+    return SchedulerSettings().change({**base, **changes})
+
+
+def on_hardware(
+    cost: CostModel, settings: SchedulerSettings, source: Source, publish: Callable[[list[Event]], None], *, boot: int = 1
+) -> Simulation:
+    """A simulation on the hardware of `cost`, whose output nobody reads."""
+    return Simulation(settings, SimulatedRunner(cost, silent=True), source, publish, boot=boot)

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from scheduler.core.blocks import BlockPool
+from scheduler.core.budget import StepCost
 from scheduler.core.events import Event
 from scheduler.core.plan import StepOutput, StepPlan
 from scheduler.core.policies.base import Policy
@@ -57,11 +58,18 @@ def make_limits(**changes: Any) -> SchedulerSettings:
 
 
 def make_scheduler(
-    policy: Policy | None = None, *, blocks: int = 256, block_size: int = 4, caching: bool = True, boot: int = 1, **limits: Any
+    policy: Policy | None = None,
+    *,
+    blocks: int = 256,
+    block_size: int = 4,
+    caching: bool = True,
+    boot: int = 1,
+    cost: StepCost | None = None,
+    **limits: Any,
 ) -> Scheduler:
     """A scheduler over a small pool; keyword arguments are settings."""
     pool = BlockPool(blocks, block_size, caching)
-    return Scheduler(make_limits(**limits), pool, policy if policy is not None else Fcfs(), boot=boot)
+    return Scheduler(make_limits(**limits), pool, policy if policy is not None else Fcfs(), boot=boot, cost=cost)
 
 
 def plain_token(request: Request) -> int:

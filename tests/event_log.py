@@ -12,12 +12,14 @@ from scheduler.core.events import (
     Event,
     FirstToken,
     RequestFinished,
+    RequestParked,
     RequestPreempted,
     RequestQueued,
     RequestScheduled,
+    RequestUnparked,
     StepCompleted,
 )
-from scheduler.core.request import FinishReason
+from scheduler.core.request import FinishReason, WaitReason
 
 
 @dataclass
@@ -38,7 +40,18 @@ class Row:
     firsts: int = 0
     preemptions: int = 0
     scheduled_at: list[int] = field(default_factory=list)
+    overtaken: int = 0
+    parked: WaitReason | None = None
+    parked_since: int = 0
+    parked_ns: dict[WaitReason, int] = field(default_factory=dict)  # while it waited for its first admission
     finished: RequestFinished | None = None
+
+    def unpark(self, at: int) -> None:
+        """It is in the open queue again, or ended."""
+        assert self.parked is not None
+        if self.state == "waiting":
+            self.parked_ns[self.parked] = self.parked_ns.get(self.parked, 0) + at - self.parked_since
+        self.parked = None
 
     def go(self, state: str, at: int) -> None:
         """Leave one state for another."""
@@ -71,7 +84,10 @@ class EventLog:
                 self.rows[event.seq] = Row(event.seq, event.id, event.received_at, since=event.received_at)
             case RequestScheduled():
                 row = self.rows[event.number]
-                assert event.resumed == (row.state == "preempted")
+                assert event.resumed == (row.state == "preempted") and row.parked is None
+                if not event.resumed:
+                    self._admitted(row)
+                assert event.overtaken == row.overtaken, (row, event)
                 row.go("running", event.at)
                 row.slot = event.slot
                 row.scheduled_at.append(event.at)
@@ -80,12 +96,25 @@ class EventLog:
                 assert row.slot == event.slot
                 row.go("preempted", event.at)
                 row.slot, row.preemptions = -1, row.preemptions + 1
+            case RequestParked():
+                row = self.rows[event.number]
+                assert row.parked is None and row.state in ("waiting", "preempted")
+                row.parked, row.parked_since = event.cause, event.at
+            case RequestUnparked():
+                self.rows[event.number].unpark(event.at)
             case FirstToken():
                 self.rows[event.number].firsts += 1
             case RequestFinished():
                 self._finished(event)
             case StepCompleted():
                 self._step(event)
+
+    def _admitted(self, row: Row) -> None:
+        """Who came earlier and still waits for his first admission was overtaken."""
+        for older in self.rows.values():
+            if older.number >= row.number:
+                break
+            older.overtaken += older.state == "waiting"
 
     def _finished(self, event: RequestFinished) -> None:
         if event.number == 0:
@@ -94,6 +123,9 @@ class EventLog:
         row = self.rows[event.number]
         assert row.finished is None, f"{event.id} finished twice"
         assert row.slot == event.slot and row.id == event.id
+        if row.parked is not None:
+            row.unpark(event.at)
+        assert event.overtaken == row.overtaken, (row, event)
         row.go("finished", event.at)
         row.spent.setdefault("finished", 0)
         row.finished = event
@@ -128,6 +160,7 @@ class EventLog:
             assert parts.total == end.at - row.received_at
             assert sum(parts.waits) == row.spent["waiting"], (row, parts)
             assert parts.preempted == row.spent["preempted"]
+            assert parts.waits[WaitReason.QUOTA] == row.parked_ns.get(WaitReason.QUOTA, 0), (row, parts)
             assert parts.prefill + parts.decode + parts.stalled == row.spent["running"]
             assert parts.prefill == row.computing, (row, parts)
             assert parts.decode == row.decoding, (row, parts)

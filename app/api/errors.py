@@ -85,7 +85,8 @@ def _refused(error: BatchscopeError) -> Response:
     return answer(Problem(400, error.message, error.param, "invalid_value"))
 
 
-def _http_error(error: HTTPException) -> Response:
+def http_error(error: HTTPException) -> Response:
+    """What Flask refuses by itself, as the error object."""
     status = error.code or 500
     code = {404: "unknown_url", 405: "method_not_allowed", 413: "body_too_large"}.get(status)
     allow = {name: value for name, value in error.get_headers() if name.lower() == "allow"}
@@ -102,5 +103,5 @@ def register(app: Flask) -> None:
     """Install the handlers."""
     app.register_error_handler(ApiError, _api_error)
     app.register_error_handler(BatchscopeError, _refused)
-    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(HTTPException, http_error)
     app.register_error_handler(InternalServerError, _crashed)

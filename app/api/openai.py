@@ -20,10 +20,11 @@ from app.api.decode import decode_object
 from app.api.errors import ApiError, not_found, unavailable
 from app.api.openai_parse import CHAT, COMPLETIONS, Generation, Model, parse
 from app.api.sequences import Prompts, read_prompts, submits_of
-from app.extensions import Parts, parts
+from app.extensions import Parts, in_order_of_arrival, parts
 from app.serving.answers import Answer
 from app.serving.token_streams import TokenStream
 from app.store.accepted import AcceptedRow
+from scheduler.engine.messages import Submit
 
 openai = Blueprint("openai", __name__, url_prefix="/v1")
 
@@ -74,10 +75,11 @@ def _serve(endpoint: str) -> Response:
     here, call = parts(), _call(endpoint)
     try:
         generation, prompts = _read(here, call)
+        submits = _submits(here, call, generation, prompts)
     except ApiError as error:
         _record_refusal(here, call, error)
         raise
-    return _answer(here, call, generation, prompts)
+    return _answer(here, call, generation, prompts, submits)
 
 
 def _call(endpoint: str) -> Call:
@@ -102,6 +104,8 @@ def _read(here: Parts, call: Call) -> tuple[Generation, Prompts]:
     """Decode, check, tokenize; raises ApiError for whatever stands against accepting."""
     if here.draining():
         raise ApiError(outcomes.shutting_down())
+    if wait := here.rates.take(call.key_name):
+        raise ApiError(outcomes.too_often(call.key_name or "", wait))
     if (trouble := here.writer.trouble) is not None:
         raise ApiError(outcomes.storage(trouble))
     if here.overload.full:
@@ -131,8 +135,21 @@ def served_model(here: Parts) -> Model:
     return Model(capacity["model"], capacity["vocab_size"], status.settings["max_model_len"])
 
 
-def _answer(here: Parts, call: Call, generation: Generation, prompts: Prompts) -> Response:
-    tenant = generation.tenant or call.key_name or "default"
+def _submits(here: Parts, call: Call, generation: Generation, prompts: Prompts) -> list[Submit]:
+    """What the engine is given; raises ApiError for what has killed it before."""
+    default_timeout_ms = here.engine.status.settings["default_timeout_ms"]
+    tenant = _tenant(call, generation)
+    submits = submits_of(call.id, generation, prompts, call.received_at, tenant, call.run, default_timeout_ms)
+    if here.acceptance.suspects.refuses(submits):
+        raise ApiError(outcomes.poison())
+    return submits
+
+
+def _tenant(call: Call, generation: Generation) -> str:
+    return generation.tenant or call.key_name or "default"
+
+
+def _answer(here: Parts, call: Call, generation: Generation, prompts: Prompts, submits: list[Submit]) -> Response:
     shape = openai_format.Shape(
         call.id,
         call.received_wall // 1_000_000_000,
@@ -141,14 +158,12 @@ def _answer(here: Parts, call: Call, generation: Generation, prompts: Prompts) -
         prompts.tokens,
         prompts.echoes,
     )
-    default_timeout_ms = here.engine.status.settings["default_timeout_ms"]
-    submits = submits_of(call.id, generation, prompts, call.received_at, tenant, call.run, default_timeout_ms)
     stream = TokenStream(request.environ["batchscope.socket"], chunked=request.environ["SERVER_PROTOCOL"] != "HTTP/1.0")
     frames = openai_format.StreamFrames(shape) if generation.stream else None
     keep = not generation.stream or here.settings.record_text
     explain = outcomes.explainer(call.endpoint, lambda: here.overload.retry_after_s)
     answer = Answer(call.id, submits, stream, explain, frames=frames, keep_text=keep)
-    here.acceptance.begin(_row(here, call, generation, prompts, tenant, shape.model), answer, submits)
+    here.acceptance.begin(_row(here, call, generation, prompts, shape.model), answer, submits)
     answer.wait()
     if answer.problem is not None or stream.lost is not None:
         raise _refused(here, call, answer)
@@ -169,6 +184,7 @@ def _streamed(here: Parts, call: Call, answer: Answer) -> Response:
     if not any(track.scheduled for track in answer.tracks):
         place = here.in_flight.place()
         headers["X-Queue-Position"] = str(place.position)
+        headers["X-Queue-Position-Exact"] = str(in_order_of_arrival(here.engine.status.settings)).lower()
         if place.start_ms is not None:
             headers["X-Estimated-Start-Ms"] = f"{place.start_ms:g}"
     response = Response(answer.body(request.environ["batchscope.flush"]), mimetype="text/event-stream", headers=headers)
@@ -191,7 +207,7 @@ def _refused(here: Parts, call: Call, answer: Answer) -> ApiError:
     return ApiError(problem)
 
 
-def _row(here: Parts, call: Call, generation: Generation, prompts: Prompts, tenant: str, model: str) -> AcceptedRow:
+def _row(here: Parts, call: Call, generation: Generation, prompts: Prompts, model: str) -> AcceptedRow:
     return AcceptedRow(
         id=call.id,
         received_at=call.received_at,
@@ -201,7 +217,7 @@ def _row(here: Parts, call: Call, generation: Generation, prompts: Prompts, tena
         model=model,
         run=call.run,
         client_request_id=call.client_request_id,
-        tenant=tenant,
+        tenant=_tenant(call, generation),
         kind=generation.kind,
         priority=generation.priority,
         sequences=generation.sequences,

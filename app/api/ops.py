@@ -44,6 +44,7 @@ def metrics() -> Response:
         "records_pending": stats.pending + stats.events,
         "records_errors": stats.errors,
         "records_lost": stats.lost,
+        "poison_requests": here.acceptance.suspects.poisonous,
         "feed_failures": sum(here.feed.failures.values()),
     }
     return Response(here.counters.render(gauges), content_type="text/plain; version=0.0.4; charset=utf-8")

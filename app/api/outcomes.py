@@ -38,6 +38,12 @@ def queue_full(retry_after_s: int) -> Problem:
     return _overloaded("the queue is full", retry_after_s)
 
 
+def too_often(key_name: str, retry_after_s: int) -> Problem:
+    """One API key has sent as many as it may."""
+    message = f"the API key {key_name!r} has sent as many requests as it may for now (max_requests_per_minute)"
+    return Problem(429, message, None, "rate_limit_exceeded", {"Retry-After": str(retry_after_s)})
+
+
 def shed(retry_after_s: int) -> Problem:
     """It would have been served too late to be of use: better told at once."""
     return _overloaded(
@@ -64,9 +70,16 @@ def timed_out() -> Problem:
     return Problem(504, "the request's time-out passed before it was finished", "timeout_ms", "timeout", NO_RETRY)
 
 
-def crashed() -> Problem:
-    """The engine died under a request that had begun to answer."""
-    return Problem(500, "the engine died; what was generated so far is lost", None, "engine_crash")
+def crashed(detail: str = "engine_crash") -> Problem:
+    """The engine died, or hung and was ended, under a request that had begun to answer."""
+    what = "took no step for too long and was ended" if detail == "step_hang" else "died"
+    return Problem(500, f"the engine {what}; what was generated so far is lost", None, detail)
+
+
+def poison() -> Problem:
+    """The engine died of this very request, twice."""
+    message = "the engine died twice while it worked on this request; the same request is refused for ten minutes"
+    return Problem(422, message, None, "poison_request", NO_RETRY)
 
 
 def shutting_down() -> Problem:

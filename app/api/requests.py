@@ -1,7 +1,7 @@
 """GET /api/requests and what belongs to it: history, steps, bars, exports. Translates HTTP to questions, no more.
 
-`flask.current_app.extensions["batchscope"]` offers `queries` and `run_native(function, *args)`, which runs a function on a
-native thread and waits green: no question of the records is answered on the hub.
+`flask.current_app.extensions["batchscope"]` offers `queries`, `run_native(function, *args)`, which runs a function on a
+native thread and waits green (no question of the records is answered on the hub), and `queue_place(id)` of one that waits.
 Invariant: a wrong parameter is a 400 naming it, an absent request a 404, both in the error shape of every API.
 """
 
@@ -35,6 +35,8 @@ class Reader(Protocol):
     @property
     def run_native(self) -> Callable[..., Any]: ...
 
+    def queue_place(self, request_id: str) -> dict[str, Any] | None: ...
+
 
 def ask(function: Callable[..., Any], *args: Any) -> Any:
     """The answer to a question; a wrong parameter becomes a 400 that names it."""
@@ -59,11 +61,11 @@ def summary() -> Response:
 
 @requests_api.get("/api/requests/<request_id>")
 def one_request(request_id: str) -> Response:
-    """One lifecycle: row, events, slices, batch mates, what the client saw."""
+    """One lifecycle: row, events, waits, slices, batch mates, what the client saw, its place while it waits."""
     found = ask(detail_json, request_id)
     if found is None:
         raise not_found(f"request {request_id!r}", "request_not_found")
-    return _json(found)
+    return _json(found | {"queue": _reader().queue_place(request_id)})
 
 
 @requests_api.get("/api/steps")

@@ -17,7 +17,10 @@ from app.api.errors import ApiError, Problem, bad, conflict, not_found, unavaila
 from app.extensions import parts
 from app.store import client_rows
 from app.store import runs as run_rows
+from app.store.adopt import adopt as adopt_run
+from app.store.adopt import forget, simulation_file
 from app.store.errors import QueryError, StoreError
+from app.store.shapes import shapes_json
 from app.supervisor import scenarios
 from app.supervisor.load_runs import Asked, RunActive
 from scheduler.errors import EngineGone
@@ -98,6 +101,30 @@ def client_requests(run_id: str) -> Response:
     _found(here.run_native, here.queries.run, run_id)
     rows = [client_rows.row(run_id, line) for line in decode_lines(request.get_data(cache=False))]
     return _json(here.job(partial(client_rows.add, run=run_id, rows=rows)) if rows else {"accepted": 0, "duplicates": 0})
+
+
+@runs.post("/runs/adopt")
+def adopt() -> Response:
+    """Take over the run that `batchscope simulate` left in the data directory; its file is gone afterwards."""
+    here = parts()
+    body = decode_object(request.get_data(cache=False))
+    fields.refuse_unknown(body, frozenset({"run"}))
+    run_id = fields.string(body, "run", 64, shortest=1)
+    if run_id is None:
+        raise fields.missing("run")
+    path = simulation_file(here.settings.directory, run_id)
+    if path is None:
+        raise ApiError(Problem(404, f"no simulation {run_id!r} waits in the data directory", None, "run_not_found"))
+    row = _found(here.job, partial(adopt_run, path=path, run_id=run_id))
+    here.run_native(forget, path)
+    return _json(row, 201)
+
+
+@runs.get("/runs/<run_id>/shapes")
+def shapes(run_id: str) -> Response:
+    """What each step of the run held and how long it took: for `batchscope calibrate`."""
+    here = parts()
+    return _json(_found(here.run_native, here.queries.ask, shapes_json, run_id))
 
 
 @runs.get("/runs/<run_id>/report")

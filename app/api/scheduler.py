@@ -74,12 +74,14 @@ def _state(here: Parts) -> dict[str, Any]:
         {
             "name": info.name,
             "help": info.help,
-            "params": [asdict(param) for param in info.params],
+            "params": [asdict(param) | {"whole": param.whole} for param in info.params],
             "guarantee": info.guarantee,
             "source": info.source,
+            "yours": False,
         }
         for info in CATALOG.values()
     ]
+    catalog += [{**row, "yours": True} for row in status.policies]
     return {
         "engine": "paused" if here.engine.up and status.paused else status.state,
         "paused": status.paused,

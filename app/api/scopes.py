@@ -33,6 +33,8 @@ SCOPES: dict[str, str] = {
     "runs.stop": LOAD,
     "runs.delete": ADMIN,
     "runs.client_requests": LOAD,
+    "runs.adopt": LOAD,
+    "runs.shapes": READ,
     "runs.report": READ,
     "runs.compare": READ,
     "static": READ,

@@ -30,7 +30,7 @@ def add_database(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
 def upgrade(options: argparse.Namespace) -> int:
     """Bring the schema to this version, making the database if need be. A server does the same when it starts."""
     settings = server_settings(options)
-    with _held(settings.directory):
+    with held(settings.directory):
         revision = migrate.upgrade(database_url(settings))
     _tell(options, {"database": database_url(settings), "revision": revision}, f"the database is at revision {revision}")
     return OK
@@ -47,7 +47,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _held(directory: Path) -> Iterator[None]:
+def held(directory: Path) -> Iterator[None]:
     """The data directory, locked as a server locks it."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("a") as lock:

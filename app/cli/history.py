@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from app.cli.comparison_text import comparison_text
 from app.cli.failures import OK, USAGE, CommandError
 from app.cli.records import all_requests, records
-from app.cli.report_text import comparison_text, report_text
+from app.cli.report_text import report_text
 from app.cli.request_text import COLUMNS, request_text, table_row
 from app.cli.server import Server, client_key, holding
 from app.cli.settings import server_settings
@@ -103,8 +104,16 @@ def list_runs(options: argparse.Namespace) -> int:
         print_json(answer)
         return OK
     columns = [("started", "started"), ("id", "run"), ("scenario", "scenario"), ("status", "status"), ("verdict", "verdict")]
-    columns += [("sent", "sent"), ("ok", "ok"), ("failed", "failed"), ("refused", "refused")]
-    rows = [{**(item.get("progress") or {}), **item, "started": _instant(item["started"])} for item in answer["items"]]
+    columns += [("sent", "sent"), ("ok", "ok"), ("failed", "failed"), ("refused", "refused"), ("simulated", "simulated")]
+    rows = [
+        {
+            **(item.get("progress") or {}),
+            **item,
+            "started": _instant(item["started"]),
+            "scenario": item["scenario"] or item["name"],
+        }
+        for item in answer["items"]
+    ]
     print(table(rows, columns) if rows else "no runs yet: `batchscope load first_look` makes one")
     return OK
 

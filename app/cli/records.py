@@ -17,6 +17,7 @@ from app.store import migrate
 from app.store.database import is_sqlite
 from app.store.errors import QueryError
 from app.store.queries import Queries
+from app.store.shapes import shapes_json
 
 DATABASE = "batchscope.db"
 PAGE = 1000
@@ -26,6 +27,8 @@ class Records(Protocol):
     """What the commands of history ask."""
 
     def runs(self, limit: int) -> dict[str, Any]: ...
+    def run(self, run: str) -> dict[str, Any]: ...
+    def shapes(self, run: str) -> dict[str, Any]: ...
     def report(self, run: str) -> dict[str, Any]: ...
     def compare(self, runs: list[str]) -> dict[str, Any]: ...
     def requests(self, filters: Mapping[str, str]) -> dict[str, Any]: ...
@@ -40,6 +43,12 @@ class ServerRecords:
 
     def runs(self, limit: int) -> dict[str, Any]:
         return _object(self._server.get("/api/runs", {"limit": limit}))
+
+    def run(self, run: str) -> dict[str, Any]:
+        return _object(self._server.get(f"/api/runs/{quote(run, safe='')}"))
+
+    def shapes(self, run: str) -> dict[str, Any]:
+        return _object(self._server.get(f"/api/runs/{quote(run, safe='')}/shapes"))
 
     def report(self, run: str) -> dict[str, Any]:
         return _object(self._server.get(f"/api/runs/{quote(run, safe='')}/report"))
@@ -62,6 +71,12 @@ class StoredRecords:
 
     def runs(self, limit: int) -> dict[str, Any]:
         return self._queries.runs(limit)
+
+    def run(self, run: str) -> dict[str, Any]:
+        return self._queries.run(run)
+
+    def shapes(self, run: str) -> dict[str, Any]:
+        return self._queries.ask(shapes_json, run)
 
     def report(self, run: str) -> dict[str, Any]:
         return self._queries.report(run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.cli.terminal import NONE, cell, number, pairs, table
+from app.cli.terminal import NONE, number, pairs, table
 
 QUANTILES = ("p50", "p90", "p95", "p99")
 HEADINGS = [("metric", ""), ("n", "n"), *((q, q) for q in QUANTILES)]
@@ -22,29 +22,11 @@ def report_text(report: Mapping[str, Any]) -> str:
     parts += _percentiles(report["percentiles"])
     parts.append(_goodput(report["goodput"], report.get("throughput") or {}))
     parts.append(_waits(report.get("waits") or {}))
-    parts.append(_steps(report.get("steps") or {}))
-    parts.append(_tenants((report.get("fairness") or {}).get("tenants") or {}))
+    parts.append(_fairness(report.get("fairness") or {}))
+    parts.append(_interference(report.get("interference")))
+    parts.append(_steps(report.get("steps") or {}, report.get("waste") or {}))
     parts.append(_errors(report.get("errors") or report["reconciliation"].get("broken") or []))
     return "\n\n".join(part for part in parts if part)
-
-
-def comparison_text(answer: Mapping[str, Any]) -> str:
-    """Runs side by side; the first is what the others are compared with."""
-    runs = answer["runs"]
-    names = [run["run"]["id"] for run in runs]
-    columns = [("name", "")]
-    for index, name in enumerate(names):
-        columns += [(f"v{index}", name)] + ([(f"d{index}", "change")] if index else [])
-    parts = ["\n".join(f"{run['run']['id']}: {run['headline']}" for run in runs), *answer["warnings"]]
-    if answer["differing"]:
-        settings = [
-            {"name": row["name"]} | {f"v{i}": value for i, value in enumerate(row["values"])} for row in answer["differing"]
-        ]
-        parts.append(table(settings, [("name", "setting"), *((f"v{i}", name) for i, name in enumerate(names))]))
-    parts.append(table([_compared(row) for row in answer["metrics"]], columns))
-    if answer["waits"]:
-        parts.append(table([_compared({**row, "name": f"wait ms: {row['name']}"}) for row in answer["waits"]], columns))
-    return "\n\n".join(parts)
 
 
 def _about(report: Mapping[str, Any]) -> str:
@@ -91,6 +73,10 @@ def _goodput(good: Mapping[str, Any], throughput: Mapping[str, Any]) -> str:
     )
     share = NONE if good["attainment"] is None else f"{100 * good['attainment']:.1f} %"
     line = f"goodput {number(good['per_s'])} requests/s within {bounds or 'no bound'}: {share} of all sent"
+    if good.get("n_admitted") not in (None, good.get("n")):
+        line += f", {_percent(good['attainment_admitted'])} of those not refused"
+    if good.get("fluid") is not None:
+        line += f"; {_percent(good['fluid'])} of the answers fluid"
     if throughput.get("duration_s") is None:
         return line
     rates = ", ".join(f"{number(throughput[name])} {unit}" for name, unit in RATES)
@@ -113,31 +99,99 @@ def _waits(waits: Mapping[str, Mapping[str, Any]]) -> str:
     return table(rows, columns) if rows else ""
 
 
-def _steps(steps: Mapping[str, Any]) -> str:
-    if not steps.get("n"):
-        return ""
-    binding = ", ".join(f"{name} {100 * share:.0f} %" for name, share in steps["binding"].items())
-    used = NONE if steps["budget_used"] is None else f"{100 * steps['budget_used']:.0f} %"
-    return (
-        f"{steps['n']} steps, p50 {number(steps['ms']['p50'])} ms, {used} of the token budget used, "
-        f"{steps['preemptions']} preemptions, at most {steps['running_max']} running and {steps['waiting_max']} waiting\n"
-        f"bound by: {binding}"
-    )
+def _fairness(found: Mapping[str, Any]) -> str:
+    """A line a tenant, then what is of all of them; one tenant alone is treated fairly."""
+    tenants = found.get("tenants") or {}
+    return "\n".join(line for line in (_tenants(tenants) if len(tenants) > 1 else "", *_held(found, len(tenants))) if line)
 
 
 def _tenants(tenants: Mapping[str, Mapping[str, Any]]) -> str:
-    if len(tenants) < 2:
-        return ""
     rows = [
         {
             "tenant": name,
             "requests": row["requests"],
-            "share": f"{100 * (row['share'] or 0):.0f} %",
-            "p95": row["queue_ms"]["p95"],
+            "share": _percent(row["share"]),
+            "p50": row["ttft_ms"]["p50"],
+            "p95": f"({number(row['ttft_ms']['p95'])})" if "p95" in row["ttft_ms"]["few"] else row["ttft_ms"]["p95"],
+            "longest": row["longest_wait_ms"],
+            "waits": _top_waits(row["waits_ms"]),
         }
         for name, row in tenants.items()
     ]
-    return table(rows, [("tenant", "tenant"), ("requests", "requests"), ("share", "of the service"), ("p95", "queue p95 ms")])
+    columns = [("tenant", "tenant"), ("requests", "requests"), ("share", "of the service"), ("p50", "TTFT p50 ms")]
+    return table(rows, [*columns, ("p95", "TTFT p95 ms"), ("longest", "longest wait ms"), ("waits", "waited for")])
+
+
+def _top_waits(waits: Mapping[str, float]) -> str:
+    whole = sum(waits.values())
+    ordered = sorted(waits.items(), key=lambda pair: -pair[1])[:2]
+    return ", ".join(f"{name} {100 * ms / whole:.0f} %" for name, ms in ordered)
+
+
+def _held(found: Mapping[str, Any], tenants: int) -> list[str]:
+    """Over all tenants: Jain, drift, slowdown; over all requests: starvation and inversions."""
+    lines = []
+    drift = found.get("drift") or {}
+    if tenants > 1:
+        lines.append(f"Jain's index of service {number(found['jain'])}")
+    if drift.get("service") is not None:
+        lines[-1] += f"; while both waited, two tenants' service drifted apart by up to {number(drift['service'])} units"
+    ratio = (found.get("slowdown_ratio") or {}).get("value")
+    if ratio is not None:
+        lines[-1] += f"; the most slowed tenant {ratio:.2f} × the least"
+    starved = found.get("starvation")
+    if starved and starved["over"]:
+        bound = f"{number(starved['threshold_ms'])} ms"
+        lines.append(
+            f"{starved['over']} of {starved['n']} requests waited over {bound}, the longest {number(starved['longest_ms'])} ms"
+        )
+    inverted = found.get("inversions")
+    if inverted:
+        lines.append(
+            f"{inverted['inverted']} of {inverted['admissions']} admissions went before a better class that was held back"
+        )
+    return lines
+
+
+def _interference(found: Mapping[str, Any] | None) -> str:
+    """What prefills cost the decodes beside them; nothing where there was nothing to compare with."""
+    if not found:
+        return ""
+    worst = found["worst"][0]
+    whose = ", ".join(f"{each['id'] or '?'} ({each['tokens']} tokens)" for each in worst["prefilled"][:2])
+    return (
+        f"prefills beside decodes took {_percent(found['share'])} of all decode time "
+        f"({number(found['stretched_ms'])} ms more in {found['compared']} of {found['mixed_steps']} mixed steps)\n"
+        f"worst: {number(worst['ms'])} instead of {number(worst['alone_ms'])} ms for {worst['decodes']} decodes, beside {whose}"
+    )
+
+
+def _steps(steps: Mapping[str, Any], waste: Mapping[str, Any]) -> str:
+    if not steps.get("n"):
+        return ""
+    binding = ", ".join(f"{name} {100 * share:.0f} %" for name, share in steps["binding"].items())
+    lines = [
+        f"{steps['n']} steps, p50 {number(steps['ms']['p50'])} ms, {_percent(steps['budget_used'])} of the token budget used, "
+        f"{steps['preemptions']} preemptions, at most {steps['running_max']} running and {steps['waiting_max']} waiting",
+        f"bound by: {binding}",
+        _wasted(waste),
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _wasted(waste: Mapping[str, Any]) -> str:
+    if not waste:
+        return ""
+    kv = waste["kv_used"]
+    said = [f"KV memory {_percent(kv['mean'])} in use, {_percent(kv['peak'])} at most"] if kv else []
+    said.append(f"no step ran {_percent(waste['idle_share'])} of the time")
+    if waste["recomputed_tokens"]:
+        said.append(f"{waste['recomputed_tokens']} tokens computed twice ({_percent(waste['recomputed_share'])})")
+    return ", ".join(said)
+
+
+def _percent(share: float | None) -> str:
+    return NONE if share is None else f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
 
 
 def _errors(errors: list[Mapping[str, Any]], most: int = 10) -> str:
@@ -149,11 +203,3 @@ def _errors(errors: list[Mapping[str, Any]], most: int = 10) -> str:
     ]
     more = f"\n… and {len(errors) - most} more" if len(errors) > most else ""
     return "Failed\n" + table(rows, [("what", ""), ("status", "status"), ("error", "error")]) + more
-
-
-def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": row["name"]}
-    for index, value in enumerate(row["values"]):
-        change = row["relative"][index]
-        shown |= {f"v{index}": cell(value), f"d{index}": NONE if change is None else f"{100 * change:+.0f} %"}
-    return shown

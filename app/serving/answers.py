@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from app.api.errors import Problem
+from app.serving.suspects import fingerprint
 from app.serving.token_streams import TokenStream
 from scheduler.core.events import RequestFinished
 from scheduler.core.request import FinishReason
@@ -39,20 +40,31 @@ class Frames(Protocol):
 
 
 class Track:
-    """One sequence in flight. `submit` is kept until the first token: so long it can be submitted again."""
+    """One sequence in flight. `submit` is kept until the first token: so long it can be submitted again; then its
+    fingerprint is."""
 
-    __slots__ = ("answer", "index", "id", "submit", "number", "queued", "scheduled", "pieces", "finished")
+    __slots__ = ("answer", "index", "id", "submit", "_fingerprint", "number", "queued", "scheduled", "pieces", "finished")
 
     def __init__(self, answer: Answer, index: int, submit: Submit) -> None:
         self.answer = answer
         self.index = index
         self.id = submit.id
         self.submit: Submit | None = submit
+        self._fingerprint = b""
         self.number = 0
         self.queued = False
         self.scheduled = False
         self.pieces: list[str] = []
         self.finished: RequestFinished | None = None
+
+    @property
+    def fingerprint(self) -> bytes:
+        """See serving.suspects."""
+        return self._fingerprint if self.submit is None else fingerprint(self.submit)
+
+    def had_token(self) -> None:
+        """It cannot be submitted again; its fingerprint stays."""
+        self._fingerprint, self.submit = self.fingerprint, None
 
 
 class Answer:

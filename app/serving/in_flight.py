@@ -23,7 +23,10 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a waiting request stands. `start_ms`: an estimate from recent admissions; None without any."""
+    """Where a waiting request stands among those not admitted yet, in the order in which they came.
+
+    `start_ms`: an estimate from recent admissions; None without any.
+    """
 
     position: int
     start_ms: float | None
@@ -117,7 +120,7 @@ class InFlight:
 
     def _first_token(self, event: FirstToken) -> None:
         if (track := self._by_number.get(event.number)) is not None:
-            track.submit = None
+            track.had_token()
             track.answer.delivered = True
 
     def _finish(self, event: RequestFinished) -> None:
@@ -131,10 +134,30 @@ class InFlight:
 
     def place(self) -> Place:
         """Where the newest waiting request stands."""
-        if len(self._admissions) < 2 or not self.waiting:
-            return Place(self.waiting, None)
+        return self._at(self.waiting)
+
+    def place_of(self, request_id: str) -> Place | None:
+        """Where the first sequence of a POST stands that waits for its first admission; None when none does."""
+        answer = self.find(request_id)
+        numbers = [track.number for track in answer.tracks if _waits(track)] if answer is not None else []
+        if not numbers:
+            return None
+        first = min(numbers)
+        return self._at(sum([number <= first and not track.scheduled for number, track in self._by_number.items()]))
+
+    def _at(self, position: int) -> Place:
+        if len(self._admissions) < 2 or not position:
+            return Place(position, None)
         span = self._busy(self._clock()) - self._admissions[0]
-        return Place(self.waiting, round(self.waiting * span / len(self._admissions) / 1e6, 1))
+        return Place(position, round(position * span / len(self._admissions) / 1e6, 1))
+
+    def batch(self) -> list[Track]:
+        """What the engine is working on, as far as it has told: what it scheduled; else the only one that it has queued, or
+        the first of which it has said nothing yet."""
+        known = list(self._by_number.values())
+        if running := [track for track in known if track.scheduled]:
+            return running
+        return known if len(known) == 1 else [track for track in self._by_id.values() if not track.number][:1]
 
     def engine_gone(self) -> list[Answer]:
         """The engine died: the answers that are lost with it. The others stay, and are not known to any engine now."""
@@ -145,11 +168,16 @@ class InFlight:
         self._wait(-self.waiting, self._clock())
         return [one for one in self.answers() if one.delivered or one.stream.lost is not None or one.problem is not None]
 
-    def unsubmitted(self) -> Iterator[tuple[Answer, Submit]]:
+    def unsubmitted(self) -> Iterator[tuple[Track, Submit]]:
         """What a new life of the engine must be given; looked at afresh each time, since answers end meanwhile."""
         for track in list(self._by_id.values()):
-            if track.finished is None and track.submit is not None and track.id in self._by_id:
-                yield track.answer, track.submit
+            if (submit := self.before_token(track.id)) is not None:
+                yield track, submit
+
+    def before_token(self, sequence_id: str) -> Submit | None:
+        """How to submit this sequence again; None once it had a token or ended."""
+        track = self._by_id.get(sequence_id)
+        return None if track is None or track.finished is not None else track.submit
 
     def _forget(self, track: Track) -> None:
         if self._by_id.pop(track.id, None) is not None and not track.queued:
@@ -170,3 +198,7 @@ class InFlight:
         elif not self.waiting + more:
             self._busy_ns = self._busy(now)
         self.waiting += more
+
+
+def _waits(track: Track) -> bool:
+    return bool(track.number) and not track.scheduled and track.finished is None

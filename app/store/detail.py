@@ -15,6 +15,7 @@ from sqlalchemy import Connection, RowMapping, select
 from app.store.models import client_requests, request_events, requests, steps
 from app.store.packing import unpack_gaps, unpack_slices
 from app.store.request_json import request_json
+from app.store.waited import waited_json
 
 MAX_SLICES = 20_000
 MAX_MATES = 20
@@ -32,6 +33,7 @@ def detail_json(connection: Connection, request_id: str) -> dict[str, Any] | Non
     slices, mates = _slices(connection, events, row)
     return request_json(row) | {
         "events": [_event(event, row["received_at"]) for event in events],
+        "waited": waited_json(connection, events, row["received_at"]),
         "slices": slices,
         "batch_mates": mates,
         "client": _client(connection, row),

@@ -40,9 +40,9 @@ EVENT_COLUMNS = ("request_id", "boot", "seq", "sequence_id", "kind", "at", "term
 EventRow = tuple[str, int, int, str, str, int, bool, str | None]  # by EVENT_COLUMNS, `data` as JSON's text
 STEP_COLUMNS = (
     "boot", "seq", "step", "started_at", "ended_at", "ended_wall", "token_budget", "prefill_tokens", "decode_tokens", "binding",
-    "waiting", "running", "preempted", "blocks_free", "host_late_ns", "slices", "waiting_by_reason",
+    "waiting", "running", "preempted", "blocks_free", "host_late_ns", "slices", "waiting_by_reason", "blockers",
 )  # fmt: skip
-StepRow = tuple[Any, ...]  # by STEP_COLUMNS, `waiting_by_reason` as JSON's text
+StepRow = tuple[Any, ...]  # by STEP_COLUMNS, `waiting_by_reason` and `blockers` as JSON's text
 Row = dict[str, Any]
 Numbered = RequestScheduled | RequestParked | RequestUnparked | RequestPreempted | FirstToken
 
@@ -123,12 +123,13 @@ class Fold:
     def step(self, event: StepCompleted, host_late_ns: int = 0) -> None:
         """One step; `host_late_ns`: how far the simulated clock lagged behind its own plan."""
         waiting = {name: n for name, n in zip(WAIT_REASONS, event.waiting_by_reason, strict=True) if n}
+        blockers = None if event.blockers is None else dump(event.blockers.named(event.binding))
         self.batch.steps.append(
             (
                 event.boot, event.seq, event.step, event.started_at, event.ended_at, self._wall(event.boot, event.ended_at),
                 event.token_budget, event.prefill_tokens, len(event.decodes), WAIT_REASONS[event.binding],
                 sum(event.waiting_by_reason), event.running, event.preempted, event.blocks_free, host_late_ns,
-                pack_slices(event.decodes, event.chunks, event.failed), dump(waiting),
+                pack_slices(event.decodes, event.chunks, event.failed), dump(waiting), blockers,
             )
         )  # fmt: skip
 
@@ -180,6 +181,7 @@ class Fold:
         if isinstance(event, RequestScheduled):
             state.state = "running"
             state.scheduled_at = event.at if state.scheduled_at is None else state.scheduled_at
+            state.overtaken = event.overtaken
         elif isinstance(event, RequestPreempted):
             state.state = "preempted"
             state.preemptions += 1
@@ -198,6 +200,7 @@ class Fold:
             event.output_tokens,
             event.preemptions,
             event.parts if by_engine else None,
+            event.overtaken,
         )
         self._event_row(event, event.id, terminal=True)
         self._end(event.id.partition("/")[0], event.id, ending)
@@ -255,6 +258,9 @@ class Fold:
         data = read(event)
         if terminal:
             data["parts"] = _named(data["parts"])
+        elif isinstance(event, RequestParked):
+            data["cause"] = WAIT_REASONS[event.cause]
+            data["blockers"] = None if event.blockers is None else event.blockers.named(event.cause)
         self._row(name, event.boot, event.seq, event.at, sequence_id, data, terminal)
 
     def _row(self, kind: str, boot: int, seq: int, at: int, sequence_id: str, data: Row, terminal: bool) -> None:

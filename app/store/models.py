@@ -113,6 +113,7 @@ requests = Table(
     Column("e2e_ms", Float),
     Column("top_wait", String(16)),
     Column("preemptions", Integer),
+    Column("overtaken", Integer),  # later arrivals that were admitted before its first admission, or its end
     Column("prompt_hash", String(64)),
     Column("deadline_ms", Float),
     Column("timeout_ms", Float),
@@ -166,7 +167,9 @@ steps = Table(
     Column("blocks_free", Integer, nullable=False),
     Column("host_late_ns", BigInteger, nullable=False, default=0),
     Column("slices", LargeBinary, nullable=False),  # packing.pack_slices
+    _json("blockers"),  # who held what; NULL: as in the last step that says so
     Index(None, "ended_wall"),
+    _of_some("ix_steps_blockers", "boot", "seq", where="blockers IS NOT NULL"),
 )
 
 client_requests = Table(

@@ -2,7 +2,8 @@
 
 One POST is one row although each of its sequences lives by itself: the row is admitted when its first sequence is, has
 its first token when one has, and ends when all have. Its parts are those of the sequence that ended last (so that they
-sum to its E2E), its tokens and preemptions are summed, its finish is the gravest of them.
+sum to its E2E), its tokens and preemptions are summed, its finish is the gravest of them, and it was overtaken as often
+as the one of them that was overtaken most.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Ending(NamedTuple):
     output_tokens: int | None = None
     preemptions: int = 0
     parts: Parts | None = None
+    overtaken: int = 0
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class SequenceState:
     scheduled_at: int | None = None
     first_token_at: int | None = None
     preemptions: int = 0
+    overtaken: int | None = None
     ending: Ending | None = None
 
 
@@ -89,6 +92,7 @@ class OpenRequest:
             "queue_ms": _ms(scheduled, self.received_at),
             "ttft_ms": _ms(first, self.received_at),
             "preemptions": preemptions,
+            "overtaken": max([each.overtaken for each in self.states.values() if each.overtaken is not None], default=None),
         }
 
     def _times(self) -> tuple[int | None, int | None, int]:
@@ -126,6 +130,7 @@ class OpenRequest:
             cached_tokens=_total([ending.cached_tokens for ending in endings]),
             output_tokens=_total([ending.output_tokens for ending in endings]),
             preemptions=sum([max(each.preemptions, ending.preemptions) for each, ending in ended]),
+            overtaken=max([ending.overtaken for ending in endings]) if last.parts is not None else None,
             status_code=self._status(gravest.reason),
         )
         if self.prompt_tokens is None:

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from app.store import database, keyset, reports, runs
+from app.store import comparison, database, keyset, reports, runs
 from app.store.detail import detail_json
 from app.store.filters import MAX_PAGE, filters, limit, order
 from app.store.reports import Slo
@@ -110,7 +110,7 @@ class Queries:
 
     def compare(self, run_ids: list[str], slo: Slo | None = None) -> dict[str, Any]:
         """GET /api/compare."""
-        return self.ask(reports.compare, run_ids, slo)
+        return self.ask(comparison.compare, run_ids, slo)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -8,19 +8,20 @@ denominator.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.store.detail import client_figures
 from app.store.models import WAIT_COLUMNS
 from app.store.packing import unpack_gaps
-from scheduler.metrics import WAIT_REASONS, jain, meets, percentile, percentiles, service
+from app.store.report_rows import Row, StepRow
+from scheduler.metrics import WAIT_REASONS, fluidity, meets, ordered_percentiles
 
-Row = Mapping[str, Any]
-_WELL = ("stop", "length")
+WELL = ("stop", "length")
 _CLIENT = ("ttft_ms", "ttft_due_ms", "tpot_ms", "e2e_ms")
 _SERVER = ("ttft_ms", "tpot_ms", "queue_ms", "e2e_ms")
+FLUID = 0.9  # Etalon calls a request fluid from this index on
+Samples = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,27 @@ class Slo:
     tpot_ms: float = 100.0
 
 
-def latencies(server: Sequence[Row], client: Sequence[Row]) -> dict[str, Any]:
+def samples(server: Sequence[Row], client: Sequence[Row], gaps: Iterable[float]) -> Samples:
+    """{side: {metric: its defined values, ascending}}: what percentiles and their resamples are taken from."""
+    ok = [row for row in client if row["status"] == "ok"]
+    well = [row for row in server if row["finish"] in WELL]
+    seen = {name: _ascending(row[name] for row in ok) for name in _CLIENT}
+    seen["itl_ms"] = sorted(gaps)
+    seen["ntpot_ms"] = _ascending(map(normalised, ok))
+    seen["lateness_ms"] = _ascending(row["lateness_ms"] for row in client)
+    had = {name: _ascending(row[name] for row in well) for name in _SERVER} | {"ntpot_ms": _ascending(map(normalised, well))}
+    return {"client": seen, "server": had}
+
+
+def latencies(found: Samples) -> dict[str, Any]:
     """Client and server percentiles, side by side."""
-    ok = [client_figures(row) for row in client if row["status"] == "ok"]
-    seen: dict[str, Any] = {name: percentiles(figures[name] for figures in ok) for name in _CLIENT}
-    gaps = (gap for row in client if row["status"] == "ok" for gap in unpack_gaps(row["gaps"]))
-    seen["itl_ms"] = percentiles(gaps)
-    seen["lateness_ms"] = percentiles(client_figures(row)["lateness_ms"] for row in client)
-    well = [row for row in server if row["finish"] in _WELL]
-    return {"client": seen, "server": {name: percentiles(row[name] for row in well) for name in _SERVER}}
+    return {side: {name: ordered_percentiles(values) for name, values in metrics.items()} for side, metrics in found.items()}
+
+
+def normalised(row: Row) -> float | None:
+    """E2E / output tokens (NTPOT)."""
+    whole, tokens = row["e2e_ms"], row["output_tokens"]
+    return whole / tokens if whole is not None and tokens else None
 
 
 def duration_s(server: Sequence[Row], client: Sequence[Row]) -> float | None:
@@ -55,20 +68,35 @@ def duration_s(server: Sequence[Row], client: Sequence[Row]) -> float | None:
 
 
 def goodput(client: Sequence[Row], seconds: float | None, slo: Slo) -> dict[str, Any]:
-    """Requests that ended well within the SLO: a second, and as a share of all that were sent."""
-    good = 0
+    """Requests that ended well within the SLO: a second, as a share of all that were sent, and of those not refused.
+
+    fluid: the share of answers whose fluidity index (deadlines: the SLO pair) is at least FLUID.
+    """
     due = any(row["due_ms"] is not None for row in client)
-    for row in client:
-        figures = client_figures(row)
-        ttft = figures["ttft_due_ms"] if row["due_ms"] is not None else figures["ttft_ms"]
-        good += row["status"] == "ok" and meets(ttft, figures["tpot_ms"], slo.ttft_ms, slo.tpot_ms)
+    good = fluid = 0
+    ok = [row for row in client if row["status"] == "ok"]
+    for row in ok:
+        ttft = row["ttft_due_ms"] if row["due_ms"] is not None else row["ttft_ms"]
+        good += meets(ttft, row["tpot_ms"], slo.ttft_ms, slo.tpot_ms)
+        fluid += ttft is not None and _fluid(row, ttft, slo)
+    admitted = sum(row["status"] != "shed" for row in client)
     return {
         "slo": {"ttft_ms": slo.ttft_ms, "tpot_ms": slo.tpot_ms, "ttft_from": "due" if due else "sent"},
         "good": good,
         "per_s": good / seconds if seconds else None,
         "attainment": good / len(client) if client else None,
         "n": len(client),
+        "attainment_admitted": good / admitted if admitted else None,
+        "n_admitted": admitted,
+        "fluid": fluid / len(ok) if ok else None,
     }
+
+
+def _fluid(row: Row, ttft: float, slo: Slo) -> bool:
+    """Tokens are looked at one by one only where one can have been late."""
+    if ttft <= slo.ttft_ms and row["longest_gap_ms"] <= slo.tpot_ms:
+        return True
+    return fluidity(ttft, unpack_gaps(row["gaps"]), slo.ttft_ms, slo.tpot_ms) >= FLUID
 
 
 def waits(server: Sequence[Row]) -> dict[str, dict[str, Any]]:
@@ -83,47 +111,6 @@ def waits(server: Sequence[Row]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def fairness(server: Sequence[Row]) -> dict[str, Any]:
-    """Service (prompt + 2 × output tokens) a tenant, and Jain's index over it."""
-    served = service((row["tenant"], row["prompt_tokens"] or 0, row["output_tokens"] or 0) for row in server)
-    counts = Counter(row["tenant"] for row in server)
-    whole = sum(served.values())
-    queues: dict[str, list[float]] = {}
-    for row in server:
-        if row["queue_ms"] is not None:
-            queues.setdefault(row["tenant"], []).append(row["queue_ms"])
-    tenants = {
-        tenant: {
-            "service": units,
-            "share": units / whole if whole else None,
-            "requests": counts[tenant],
-            "queue_ms": percentiles(queues.get(tenant, ())),
-        }
-        for tenant, units in sorted(served.items())
-    }
-    return {"tenants": tenants, "jain": jain(served.values())}
-
-
-def steps_figures(steps: Sequence[Row]) -> dict[str, Any]:
-    """Steps of the run's window: how full, how long, what bound them."""
-    ms = sorted((row["ended_at"] - row["started_at"]) / 1e6 for row in steps)
-    tokens = sum(row["prefill_tokens"] + row["decode_tokens"] for row in steps)
-    budget = sum(row["token_budget"] for row in steps)
-    binding = Counter(row["binding"] for row in steps)
-    return {
-        "n": len(steps),
-        "ms": {"p50": percentile(ms, 50), "p95": percentile(ms, 95), "max": ms[-1] if ms else None},
-        "budget_used": tokens / budget if budget else None,
-        "prefill_tokens": sum(row["prefill_tokens"] for row in steps),
-        "decode_tokens": sum(row["decode_tokens"] for row in steps),
-        "preemptions": sum(row["preempted"] for row in steps),
-        "binding": {reason: n / len(steps) for reason, n in binding.most_common()},
-        "running_max": max((row["running"] for row in steps), default=None),
-        "waiting_max": max((row["waiting"] for row in steps), default=None),
-        "host_late": sum(row["host_late_ns"] > 0 for row in steps),
-    }
-
-
 def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | None) -> dict[str, Any]:
     """Per second over the whole run: answers that ended well, their tokens, prompt tokens taken in.
 
@@ -133,7 +120,7 @@ def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | No
     ok = [row for row in client if row["status"] == "ok"]
     output = _sum(row["output_tokens"] for row in (client or server))
     prompt = _sum(row["prompt_tokens"] for row in (server or client))
-    done = len(ok) if client else sum(row["finish"] in _WELL for row in server)
+    done = len(ok) if client else sum(row["finish"] in WELL for row in server)
     return {
         "duration_s": seconds,
         "requests_s": done / seconds if seconds else None,
@@ -145,15 +132,15 @@ def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | No
     }
 
 
-def timeline(server: Sequence[Row], client: Sequence[Row], steps: Sequence[Row], start_wall: int) -> dict[str, list[Any]]:
+def timeline(server: Sequence[Row], client: Sequence[Row], steps: Sequence[StepRow], start_wall: int) -> dict[str, list[Any]]:
     """Columns a second of the run: t, sent, done, failed, and the mean of waiting and running over the steps in it."""
     origin = _origin(server, client, start_wall)
     sent = Counter(int(row["sent_ms"] // 1000) for row in client if row["sent_ms"] is not None)
     done = Counter(int(row["end_ms"] // 1000) for row in client if row["end_ms"] is not None and row["status"] == "ok")
     failed = Counter(int(row["end_ms"] // 1000) for row in client if row["end_ms"] is not None and row["status"] != "ok")
-    depth: dict[int, list[Row]] = {}
-    for row in steps:
-        depth.setdefault((row["ended_wall"] - origin) // 10**9, []).append(row)
+    depth: dict[int, list[StepRow]] = {}
+    for step in steps:
+        depth.setdefault((step.ended_wall - origin) // 10**9, []).append(step)
     seconds = [second for second in (*sent, *done, *failed, *depth) if 0 <= second < 86_400]
     span = range(max(seconds, default=-1) + 1)
     return {
@@ -161,8 +148,8 @@ def timeline(server: Sequence[Row], client: Sequence[Row], steps: Sequence[Row],
         "sent": [sent[second] for second in span],
         "done": [done[second] for second in span],
         "failed": [failed[second] for second in span],
-        "waiting": [_mean(row["waiting"] for row in depth.get(second, ())) for second in span],
-        "running": [_mean(row["running"] for row in depth.get(second, ())) for second in span],
+        "waiting": [_mean(step.waiting for step in depth.get(second, ())) for second in span],
+        "running": [_mean(step.running for step in depth.get(second, ())) for second in span],
     }
 
 
@@ -173,6 +160,10 @@ def _origin(server: Sequence[Row], client: Sequence[Row], start_wall: int) -> in
         row["received_wall"] - round(sent[row["client_request_id"]] * 1e6) for row in server if row["client_request_id"] in sent
     ]
     return min(offsets, default=start_wall)
+
+
+def _ascending(values: Iterable[float | None]) -> list[float]:
+    return sorted(value for value in values if value is not None)
 
 
 def _sum(values: Iterable[int | None]) -> int:

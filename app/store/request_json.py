@@ -11,7 +11,7 @@ from app.store.open_request import waits_ms
 _AS_THEY_ARE = (
     "id", "run", "client_request_id", "endpoint", "stream", "model", "tenant", "kind", "priority", "policy", "state", "finish",
     "detail", "status_code", "prompt_tokens", "cached_tokens", "output_tokens", "max_tokens", "sequences", "queue_ms",
-    "ttft_ms", "tpot_ms", "e2e_ms", "top_wait", "preemptions", "deadline_ms", "timeout_ms", "boot", "number",
+    "ttft_ms", "tpot_ms", "e2e_ms", "top_wait", "preemptions", "overtaken", "deadline_ms", "timeout_ms", "boot", "number",
 )  # fmt: skip
 _PARTS = ("prefill", "decode", "stalled", "preempted")
 

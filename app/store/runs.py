@@ -7,15 +7,15 @@ Invariant: `status` moves along LAWFUL only; a run that has ended keeps its stat
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Column, Connection, delete, func, insert, select, update
 
 from app.store.errors import QueryError, StoreError
 from app.store.instants import iso
-from app.store.models import client_requests, request_events, requests, runs
+from app.store.models import boots, client_requests, request_events, requests, runs, steps
 
 LAWFUL: dict[str, tuple[str, ...]] = {
     "pending": ("running", "draining", "finished", "failed", "stopped"),  # a short one may end before it was seen to run
@@ -97,6 +97,19 @@ def _pieces(connection: Connection, run_id: str) -> Iterator[int]:
     while ids := list(connection.execute(named).scalars()):
         connection.execute(delete(client_requests).where(lines.run == run_id, lines.client_request_id.in_(ids)))
         yield 0
+    yield from _life_pieces(connection, (_row(connection, run_id)["versions"] or {}).get("simulation"))
+
+
+def _life_pieces(connection: Connection, simulation: Mapping[str, Any] | None) -> Iterator[int]:
+    """The steps of a simulated run are nobody else's; those of a life that was lived may be."""
+    if simulation is None:
+        return
+    boot = simulation["boot"]
+    some = select(steps.c.seq).where(steps.c.boot == boot).limit(_PIECE)
+    while seqs := list(connection.execute(some).scalars()):
+        connection.execute(delete(steps).where(steps.c.boot == boot, steps.c.seq.in_(seqs)))
+        yield 0
+    connection.execute(delete(boots).where(boots.c.boot == boot))
 
 
 def get(connection: Connection, run_id: str) -> dict[str, Any]:
@@ -105,7 +118,8 @@ def get(connection: Connection, run_id: str) -> dict[str, Any]:
 
 
 def listing(connection: Connection, limit: int = 100, before: str | None = None) -> dict[str, Any]:
-    """Newest first: {items, next_before, total}. `before`: the id of the last run seen. Items lack the stored report."""
+    """Newest first: {items, next_before, total}. `before`: the id of the last run seen. Items lack the stored report;
+    `stale`: rows have come or gone since their verdict was kept."""
     question = select(*[column for column in runs.c if column.name != "report"])
     question = question.order_by(runs.c.created_wall.desc(), runs.c.id.desc()).limit(limit + 1)
     if before is not None:
@@ -116,8 +130,25 @@ def listing(connection: Connection, limit: int = 100, before: str | None = None)
         question = question.where(earlier)
     rows = [dict(row) for row in connection.execute(question).mappings()]
     total = connection.execute(select(func.count()).select_from(runs)).scalar_one()
-    page = [as_json(row) for row in rows[:limit]]
+    changed = _changed_since(connection, [row["id"] for row in rows[:limit]])
+    page = [as_json(row) | {"stale": row["id"] in changed} for row in rows[:limit]]
     return {"items": page, "next_before": page[-1]["id"] if len(rows) > limit else None, "total": total}
+
+
+def _changed_since(connection: Connection, ids: list[str]) -> set[str]:
+    """Which of these runs have other rows than their stored report counted."""
+    counted = runs.c.report["reconciliation"]
+    kept = select(runs.c.id, counted["server_rows"].as_integer(), counted["sent"].as_integer()).where(runs.c.id.in_(ids))
+    now = [_count(connection, column, ids) for column in (requests.c.run, client_requests.c.run)]
+    return {
+        run_id
+        for run_id, *counts in connection.execute(kept)
+        if any(was is not None and was != present.get(run_id, 0) for was, present in zip(counts, now, strict=True))
+    }
+
+
+def _count(connection: Connection, run: Column[Any], ids: list[str]) -> dict[str, int]:
+    return {name: rows for name, rows in connection.execute(select(run, func.count()).where(run.in_(ids)).group_by(run))}
 
 
 def active(connection: Connection) -> dict[str, Any] | None:
@@ -127,8 +158,9 @@ def active(connection: Connection) -> dict[str, Any] | None:
 
 
 def as_json(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `runs` as the API shows it: instants as ISO 8601."""
-    shown = {name: value for name, value in row.items() if name not in ("created_wall", "started_wall", "ended_wall")}
+    """A row of `runs` as the API shows it: instants as ISO 8601; `simulated`: nothing in it was measured."""
+    shown = {"simulated": "simulation" in (row["versions"] or {})}
+    shown |= {name: value for name, value in row.items() if name not in ("created_wall", "started_wall", "ended_wall")}
     instants = {name: iso(row[f"{name}_wall"]) for name in ("created", "started", "ended")}
     return shown | instants
 

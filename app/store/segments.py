@@ -18,7 +18,7 @@ from app.store.filters import limit
 from app.store.instants import wall_ns
 from app.store.models import request_events, requests, steps
 from app.store.packing import unpack_slices
-from app.store.step_rows import boots_json, since_boot
+from app.store.step_rows import boots_json, run_row, since_boot
 
 MAX_BARS = 20_000
 MAX_REQUESTS = 5_000
@@ -52,6 +52,8 @@ def segments_json(connection: Connection, params: Mapping[str, str]) -> dict[str
         raise QueryError(f"rows must be one of {', '.join(_ROWS)}, not {rows!r}", "rows")
     most = limit(params.get("max"), MAX_BARS, 5_000, "max")
     ids = list(connection.execute(_requests(connection, params)).scalars())
+    if not ids and params.get("run"):
+        run_row(connection, params["run"])  # there may be requests that name a run which nobody registered, but not neither
     bars = _bars(connection, ids[:MAX_REQUESTS])
     total = len(bars)
     if total > most:

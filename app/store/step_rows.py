@@ -35,10 +35,22 @@ def steps_json(connection: Connection, params: Mapping[str, str]) -> dict[str, A
 
 def window(connection: Connection, run_id: str) -> tuple[int, int | None]:
     """(start, end) of a run, epoch ns; the end is None while it runs."""
+    row = run_row(connection, run_id)
+    return row["started_wall"] or row["created_wall"], row["ended_wall"]
+
+
+def of_run(connection: Connection, run_id: str) -> ColumnElement[bool]:
+    """The steps of a run: those of its window; of a simulated one, whose clock is its own, those of its life."""
+    simulation = (run_row(connection, run_id)["versions"] or {}).get("simulation")
+    return in_window(*window(connection, run_id)) if simulation is None else steps.c.boot == simulation["boot"]
+
+
+def run_row(connection: Connection, run_id: str) -> RowMapping:
+    """The run that is asked about; raises QueryError("run") when there is none."""
     row = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
     if row is None:
         raise QueryError(f"no run {run_id!r}", "run")
-    return row["started_wall"] or row["created_wall"], row["ended_wall"]
+    return row
 
 
 def in_window(start: int, end: int | None) -> ColumnElement[bool]:
@@ -81,7 +93,7 @@ def since_boot(lives: Mapping[int, Mapping[str, Any]], boot: int, at: int) -> fl
 def _conditions(connection: Connection, params: Mapping[str, str]) -> list[ColumnElement[bool]]:
     table, found = steps.c, list[ColumnElement[bool]]()
     if params.get("run"):
-        found.append(in_window(*window(connection, params["run"])))
+        found.append(of_run(connection, params["run"]))
     if params.get("since"):
         found.append(table.ended_wall >= wall_ns(params["since"], "since"))
     if params.get("until"):
@@ -90,7 +102,7 @@ def _conditions(connection: Connection, params: Mapping[str, str]) -> list[Colum
     if params.get("boot"):
         found.append(table.boot == limit(params["boot"], 1 << 31, param="boot"))
     elif seqs or not found:  # a seq means nothing without its life: the newest one
-        found.append(table.boot == select(func.max(table.boot)).scalar_subquery())
+        found.append(table.boot == select(func.max(table.boot)).where(table.boot >= 0).scalar_subquery())
     for name in seqs:
         bound = limit(params[name], 1 << 53, param=name)
         found.append(table.seq >= bound if name == "from_seq" else table.seq <= bound)

@@ -85,7 +85,7 @@ def suggestion(reason: str, settings: Mapping[str, Any], budget_used: float | No
         now = settings.get(name)
         return f"{name} {1 << int(now).bit_length()}" if isinstance(now, int) and now > 0 else f"a higher {name}"
     return {
-        "prefill_cap": "long_prefill_token_threshold 0",
+        "prefill_cap": "a higher itl_target_ms",
         "static_batch": "batching continuous",
         "quota": "a higher quota for that tenant",
         "step": _shorter_steps(settings, budget_used),

@@ -23,40 +23,29 @@ a job run before what was handed over before it is written.
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
 
 from app.store import database
 from app.store.accepted import AcceptedRow, Amend, Reason, WebEnd
+from app.store.backlog import Backlog, WakeQueue, drain
 from app.store.errors import StoreBusy, StoreError
+from app.store.life_numbers import LifeNumbers
 from app.store.place import Place
 from app.store.refusal import refused
-from app.store.scribe import Done, Item, Job, JobDone, Scribe, Work
-from scheduler.core.events import Event, StepCompleted
+from app.store.scribe import Done, Job, JobDone, Scribe, Work
+from scheduler.core.events import Event
 
-MAX_BACKLOG = 50_000
-SLICES_A_ROW = 16  # so many slices of a step that waits take the memory of one row
-MOST_ITEMS = 2_000  # events in one transaction: an accept that comes meanwhile waits for it
+MAX_BACKLOG = 50_000  # rows that wait
 LINGER_S = 0.004
 RETRY_S = 0.5
 PATIENCE_S = 1.0  # who came during a try that took longer, and failed, does not wait for another
 LOOK_S = 2.0  # how often it is looked whether the file is still there
-
-
-class WakeQueue(Protocol):
-    """What a native queue.SimpleQueue offers."""
-
-    def put(self, item: None) -> None: ...
-    def get(self, block: bool = True, timeout: float | None = None) -> None: ...
-    def empty(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,46 +79,41 @@ class Writer:
         mono: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.web_boot = 0
-        self._boots = 0
+        self._numbers = LifeNumbers()
         path = database.file_of(url)
         self._scribe = Scribe(database.writing(url), None if path is None else Place(path))
         self._spawn = spawn
         self._notify = notify
         self._wall = wall
         self._mono = mono
-        self._wake = new_queue()
+        self._backlog = Backlog(new_queue())
         self._ended = new_queue()
-        self._accepts: deque[tuple[AcceptedRow, Done]] = deque()
-        self._events: deque[tuple[Item, int]] = deque()
-        self._jobs: deque[Job] = deque()
-        self._marks: deque[Callable[[], object]] = deque()
-        self._slices_put = 0  # written by the callers' side alone,
-        self._slices_taken = 0  # and this by the thread's: their difference is what waits
-        self._poked = False
-        self._more = False  # the last transaction was full: there may be events that nobody will poke for
         self._closing = False
         self._looked_at = 0
 
     def start(self) -> None:
         """End what a crash left open, then start the thread. Raises StoreFailed; migrate before."""
         try:
-            self.web_boot = self._boots = self._scribe.begin(self._wall(), self._mono(), os.getpid())
+            self.web_boot = self._scribe.begin(self._wall(), self._mono(), os.getpid())
         except DBAPIError as error:
             raise refused(error) from error
+        self._numbers.begin(self.web_boot)
+        for answer in self._scribe.advance(Job(self._numbers.move, self._numbers.moved)):
+            answer()
         self._spawn(self._run)
 
     def next_boot(self) -> int:
-        """The number for the next life of the engine: above every one in the records."""
-        self._boots += 1
-        return self._boots
+        """The number for the next life of the engine: above every one that ever was. Raises StoreBusy: none to be had now."""
+        if self._numbers.must_move():
+            self.job(self._numbers.move, self._numbers.moved)
+        return self._numbers.next()
 
     def accept(self, row: AcceptedRow, done: Done) -> None:
         """Make the row durable, then done(None)."""
         if self._closing or self.full:
             self._notify(partial(done, self.trouble))
             return
-        self._accepts.append((row, done))
-        self._wake.put(None)
+        self._backlog.accept(row, done)
 
     def refuse(self, row: AcceptedRow, status_code: int, detail: str, at: int) -> None:
         """A row that is rejected from the start, where there is room for it. Nobody waits for it; a failure is counted."""
@@ -149,15 +133,15 @@ class Writer:
         output_tokens: int | None = None,
     ) -> None:
         """End all unfinished sequences of a request in the web's name; one that has ended already stays as it is."""
-        self._put([WebEnd(request_id, reason, detail, at, status_code, output_tokens)], 0)
+        self._backlog.put([WebEnd(request_id, reason, detail, at, status_code, output_tokens)], 0)
 
     def amend(self, request_id: str, *, status_code: int | None = None, output_text: str | None = None) -> None:
         """Note the status that was answered, or the text of the answer (only where recording text was asked for)."""
-        self._put([Amend(request_id, status_code, output_text)], 0)
+        self._backlog.put([Amend(request_id, status_code, output_text)], 0)
 
     def events(self, events: Sequence[Event], host_late_ns: int = 0) -> None:
         """Core events of one message in order; `host_late_ns` of the step among them."""
-        self._put(events, host_late_ns)
+        self._backlog.put(events, host_late_ns)
 
     def after(self, done: Callable[[], object]) -> None:
         """Call `done` once what was handed over before is durable. At once while the database refuses what it is given: the
@@ -165,21 +149,19 @@ class Writer:
         if self._closing or self.failing:
             self._notify(done)
             return
-        self._marks.append(done)
-        self._poke()
+        self._backlog.mark(done)
 
     def job(self, work: Work, done: JobDone) -> None:
         """Run `work(connection)` in a transaction; see the module for generators."""
         if self._closing:
             self._notify(partial(done, None, StoreBusy("the writer is closed")))
             return
-        self._jobs.append(Job(work, done))
-        self._wake.put(None)
+        self._backlog.ask(Job(work, done))
 
     def close(self, timeout: float = 10.0) -> bool:
         """Write what is there and end the thread; False when it did not end in time. Blocks the calling thread."""
         self._closing = True
-        self._wake.put(None)
+        self._backlog.wake()
         try:
             self._ended.get(timeout=timeout)
         except Empty:
@@ -210,16 +192,15 @@ class Writer:
 
     @property
     def _behind(self) -> int:
-        slices = max(0, self._slices_put - self._slices_taken)
-        return len(self._accepts) + len(self._events) + len(self._scribe.pending) + slices // SLICES_A_ROW
+        return self._backlog.rows + len(self._scribe.pending)
 
     def stats(self) -> WriterStats:
         """The counters now."""
-        scribe = self._scribe
+        scribe, backlog = self._scribe, self._backlog
         return WriterStats(
-            accepts=len(self._accepts),
-            events=len(self._events),
-            jobs=len(self._jobs),
+            accepts=len(backlog.accepts),
+            events=len(backlog.events),
+            jobs=len(backlog.jobs),
             pending=len(scribe.pending),
             open_requests=scribe.fold.open,
             commits=scribe.commits,
@@ -230,81 +211,52 @@ class Writer:
             last_error=scribe.last_error,
         )
 
-    def _put(self, items: Sequence[Item], host_late_ns: int) -> None:
-        self._slices_put += _slices(items)
-        self._events.extend((item, host_late_ns) for item in items)
-        self._poke()
-
-    def _poke(self) -> None:
-        if not self._poked:  # events need no haste: one poke wakes the thread for all that follow
-            self._poked = True
-            self._wake.put(None)
-
     # ---- the thread
 
     def _run(self) -> None:
         try:
-            while not (self._closing and self._idle):
+            while not (self._closing and self._backlog.empty):
                 self._wait()
                 self._cycle()
                 if self._closing and len(self._scribe.pending):
                     break  # it was refused twice in this cycle, and nobody will bring better luck
         finally:
             self._closing = True
+            if not self.failing:
+                self._scribe.advance(Job(self._numbers.settle, _nothing))
             self._scribe.hang_up()
-            for _, done in _drain(self._accepts):
+            for _, done in drain(self._backlog.accepts):
                 self._notify(partial(done, StoreBusy("the writer is closed")))
-            for mark in _drain(self._marks):
+            for mark in drain(self._backlog.marks):
                 self._notify(mark)
             self._ended.put(None)
 
-    @property
-    def _idle(self) -> bool:
-        return not (self._accepts or self._events or self._jobs)
-
     def _wait(self) -> None:
+        backlog = self._backlog
         if self.failing:
             self._rest()
-        elif not (self._closing or self._jobs or self._more):
-            try:
-                self._wake.get(timeout=LOOK_S)
-                if self._events and not self._accepts:
-                    self._wake.get(timeout=LINGER_S)  # cut short by an accept or a job, not by more events
-            except Empty:
-                return
+            return
+        idle = not (self._closing or backlog.jobs or backlog.more)
+        if idle and backlog.wait(LOOK_S) and backlog.events and not backlog.accepts:
+            backlog.wait(LINGER_S)  # cut short by an accept or a job, not by more events
 
     def _rest(self) -> None:
         """Until the next try: whoever brings more meanwhile does not hasten it, only a close does."""
         end = self._mono() + round(RETRY_S * 1e9)
         while not self._closing and (left := end - self._mono()) > 0:
-            try:
-                self._wake.get(timeout=left / 1e9)
-            except Empty:
-                return
+            self._backlog.wait(left / 1e9)
 
     def _cycle(self) -> None:
-        self._poked = False
-        while not self._wake.empty():
-            self._wake.get()
         self._look()
-        job = self._jobs[0] if self._jobs else None  # looked at first: what was handed over before it is then written before it
-        marks = _drain(self._marks)  # before the events: those of each are then among the events drained now or earlier
-        items = _drain(self._events, MOST_ITEMS)  # before the accepts: the accept of each is then drained now or earlier
-        accepts = _drain(self._accepts)
-        self._more = len(items) == MOST_ITEMS
-        if self._more:  # job and marks are for after all that was handed over before them: their turn has not come
-            job = None
-            self._marks.extendleft(reversed(marks))
-            marks.clear()
-        self._slices_taken += _slices([item for item, _ in items])
+        taken = self._backlog.take()
         began = self._mono()
-        answers = self._scribe.write(accepts, items)
+        answers = self._scribe.write(taken.accepts, taken.items)
         if self._mono() - began > PATIENCE_S * 1e9:
-            answers += self._scribe.refuse(self._accepts)
-        for answer in (*answers, *marks):
+            answers += self._scribe.refuse(self._backlog.accepts)
+        for answer in (*answers, *taken.marks):
             self._notify(answer)
-        if job is not None:
-            self._advance(job)
+        if taken.job is not None:
+            self._advance(taken.job)
 
     def _look(self) -> None:
         now = self._mono()
@@ -314,7 +266,7 @@ class Writer:
 
     def _advance(self, job: Job) -> None:
         for answer in self._scribe.advance(job):
-            self._jobs.popleft()
+            self._backlog.job_ended()
             self._notify(answer)
 
 
@@ -322,12 +274,5 @@ def _nobody(_error: Exception | None) -> None:
     """Nobody waits: the scribe has counted the error."""
 
 
-def _slices(items: Sequence[Item]) -> int:
-    return sum([len(item.decodes) for item in items if type(item) is StepCompleted])
-
-
-def _drain(items: deque[Any], most: int = sys.maxsize) -> list[Any]:
-    drained: list[Any] = []
-    while items and len(drained) < most:
-        drained.append(items.popleft())
-    return drained
+def _nothing(_result: None, _error: Exception | None) -> None:
+    """What could not be settled stays ahead, and costs the next life some numbers."""

@@ -24,6 +24,10 @@ class Breaker:
         """An engine life ended that should not have."""
         self._deaths.append(self._clock())
 
+    def explained(self) -> None:
+        """What killed them is known and shut out: they say nothing about the next life."""
+        self._deaths.clear()
+
     @property
     def rest_s(self) -> float:
         """Before the next try; 0 while the breaker is closed."""

@@ -13,14 +13,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from app.supervisor.breaker import CRASH_WINDOW_S, CRASHES_ALLOWED, Breaker
+from app.supervisor.engine_ties import Client, Listeners, MakeClient, Status
 from app.supervisor.pulse import HANG_S, Pulse
 from scheduler.engine.messages import PROTOCOL, Events, Failed, Hello, Loading, Ready, Reply, StepDone, Submit
-from scheduler.errors import EngineGone
+from scheduler.errors import BatchscopeError, EngineGone
 
 log = logging.getLogger("batchscope")
 
@@ -28,52 +28,9 @@ WATCH_S = 1.0
 RETRY_S = 2.0  # when a client may ask again while a new life is on its way
 
 
-class Client(Protocol):
-    """What scheduler.engine.client.EngineClient offers."""
-
-    @property
-    def pid(self) -> int | None: ...
-    def start(self, hello: Hello) -> None: ...
-    def submit(self, message: Submit) -> None: ...
-    def abort(self, ids: list[str], detail: str) -> None: ...
-    def patch(self, changes: dict[str, Any], expected: int | None = None, timeout: float = 5.0) -> Reply: ...
-    def hold(self, what: str, timeout: float = 5.0) -> Reply: ...
-    def stop(self, timeout: float = 5.0) -> None: ...
-    def kill(self) -> None: ...
-
-
-MakeClient = Callable[[Callable[[Any], None], Callable[[], None]], Client]
-
-
 def spawn_thread(run: Callable[[], None], name: str) -> None:
     """A thread of its own (a greenlet, where the process is patched)."""
     threading.Thread(target=run, name=name, daemon=True).start()
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """What a life reports. `on_ready` runs before anything is submitted to it; `work` counts what it should be busy with."""
-
-    on_events: Callable[[Events | StepDone], None]
-    on_status: Callable[[str, str], None]
-    on_ready: Callable[[Ready], None]
-    on_gone: Callable[[], object]
-    resubmit: Callable[[], Iterable[Submit]]
-    work: Callable[[], int]
-
-
-@dataclass(slots=True)
-class Status:
-    """What is known of the present life. `state`: loading, up, down or failed."""
-
-    state: str = "loading"
-    text: str = "starting"
-    boot: int = 0
-    version: int = 1
-    paused: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)
-    capacity: dict[str, Any] = field(default_factory=dict)
-    failure: Failed | None = None
 
 
 class EngineLife:
@@ -87,6 +44,7 @@ class EngineLife:
         next_boot: Callable[[], int],
         listeners: Listeners,
         *,
+        policies: str = "",
         hang_s: float = HANG_S,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -96,6 +54,7 @@ class EngineLife:
         self._make_client = make_client
         self._scheduler = dict(scheduler)
         self._model = dict(model)
+        self._policies = policies
         self._next_boot = next_boot
         self._tell = listeners
         self._clock = clock
@@ -103,6 +62,8 @@ class EngineLife:
         self._spawn = spawn
         self._client: Client | None = None
         self._heard_boot = 0  # the life that is listened to; 0 between two
+        self._hung_boot = 0  # the last one that was killed because it hung
+        self._last_words = ""  # of the last life that said why it ended
         self._stopping = False
         self._served = False
         self._rest_until = 0.0
@@ -141,6 +102,12 @@ class EngineLife:
     def current(self) -> dict[str, Any]:
         """The scheduler settings in effect; empty before the first life is ready."""
         return dict(self.status.settings)
+
+    @property
+    def own_policy(self) -> dict[str, Any] | None:
+        """The policy in effect as Ready told it, if it is one of the user's own."""
+        name = self.status.settings.get("policy")
+        return next((row for row in self.status.policies if row["name"] == name), None)
 
     # ---- what the web asks of it
 
@@ -184,13 +151,18 @@ class EngineLife:
     def _begin(self) -> None:
         """A new process. After a death the engine counts as down until the new life is up."""
         boot, old = self._next_boot(), self.status
-        state, text = ("down", "the engine died; a new one is starting") if old.boot else ("loading", "starting the engine")
+        state, text = ("down", self._died()) if old.boot else ("loading", "starting the engine")
         self._heard_boot = boot
-        self.status = Status(state, text, boot, old.version, settings=old.settings, capacity=old.capacity)
+        self.status = Status(
+            state, text, boot, old.version, settings=old.settings, capacity=old.capacity, policies=old.policies
+        )
         self._tell.on_status(state, text)
         self._pulse = Pulse(self._clock, self._hang_s)
         self._client = self._make_client(lambda message: self._message(boot, message), lambda: self._gone(boot))
-        self._client.start(Hello(PROTOCOL, boot, self._scheduler, self._model, self.status.version))
+        self._client.start(Hello(PROTOCOL, boot, self._scheduler, self._model, self.status.version, self._policies))
+
+    def _died(self) -> str:
+        return f"the engine died{self._last_words and f' ({self._last_words})'}; a new one is starting"
 
     def _message(self, boot: int, message: Any) -> None:
         if boot != self._heard_boot:
@@ -213,6 +185,7 @@ class EngineLife:
     def _ready(self, message: Ready) -> None:
         status = self.status
         status.settings, status.version, status.capacity = dict(message.settings), message.version, dict(message.capacity)
+        status.policies = list(message.policies)
         self._tell.on_ready(message)
         status.state, status.text, self._served = "up", "", True
         self._tell.on_status("up", "")
@@ -229,13 +202,16 @@ class EngineLife:
         if self._stopping:
             self._tell.on_status("down", "stopped")
             return  # who stops it ends what is unfinished
-        status.text = failure.message if failure else "the engine died; a new one is starting"
+        self._last_words = failure.message if failure else ""
+        status.text = failure.message if failure else self._died()
         self._tell.on_status("down", status.text)
-        self._tell.on_gone()
+        explained = self._tell.on_gone("step_hang" if self._hung_boot == boot else "engine_crash")
         if status.state == "failed":
             return
         log.error("engine life %d ended", boot)
         self._breaker.died()
+        if explained:
+            self._breaker.explained()
         self._spawn(self._begin_again, "engine-restart")
 
     def _begin_again(self) -> None:
@@ -246,7 +222,7 @@ class EngineLife:
             try:
                 self._begin()
                 return
-            except OSError as error:  # no process or no descriptor to be had just now
+            except (OSError, BatchscopeError) as error:  # no process, descriptor or number to be had just now
                 log.error("no new engine: %s", error)
                 self._breaker.died()
 
@@ -254,7 +230,8 @@ class EngineLife:
         rest = self._breaker.rest_s
         if rest:
             self._rest_until = self._clock() + rest
-            self.status.text = f"the engine died {CRASHES_ALLOWED} times within {CRASH_WINDOW_S:g} s; resting {rest:g} s"
+            why = f" ({self._last_words})" if self._last_words else ""
+            self.status.text = f"the engine died {CRASHES_ALLOWED} times within {CRASH_WINDOW_S:g} s{why}; resting {rest:g} s"
             log.error("%s", self.status.text)
             self._tell.on_status("down", self.status.text)
             self._sleep(rest)
@@ -268,6 +245,7 @@ class EngineLife:
                 self._pulse.beat()  # it was us who stood still: what it said meanwhile is still to be read
             elif self.hung:
                 log.error("the engine has work and took no step for %.0f s: killed", self._pulse.silent_s)
+                self._hung_boot = self._heard_boot
                 self.kill()
 
     @property

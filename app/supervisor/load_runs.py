@@ -56,12 +56,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where runs happen. `key`: what the child sends as its API key, "" for none; `on_change` hears of every change."""
+    """Where runs happen. `key`: what the child sends as its API key, "" for none; `on_change` hears of every change.
+
+    versions: what a run that begins at this moment is made with.
+    """
 
     directory: Path
     url: Callable[[], str]
     key: str
-    versions: dict[str, Any]
+    versions: Callable[[], dict[str, Any]]
     on_change: Callable[[dict[str, Any] | None], None]
 
 
@@ -256,7 +259,7 @@ class LoadRuns:
             "settings": self._engine.current(),
             "target": self._around.url(),
             "external": asked.external,
-            "versions": self._around.versions,
+            "versions": self._around.versions(),
             "duration_s": life.duration_s,
             "processes": asked.processes,
         }

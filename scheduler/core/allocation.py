@@ -4,8 +4,11 @@
              prefill that began never lacks one; decodes take a block when they need it, and somebody yields when none
              is left
   reserve    admission takes blocks for the whole output too: nobody is ever preempted for want of memory
-`watermark` of the pool is kept free at admission, for the decodes to grow into; an idle engine ignores it, so that
-whatever fits the pool at all is served. A sequence ends by length where the pool ends: `longest`.
+`watermark` of the pool is kept free at admission, for the decodes to grow into. Once blocks have run out, and for as long
+as anybody waits, admission leaves more free: room for GROWTH tokens of each that runs, or up to the first end among them.
+Else who was preempted would be back at once and push out the next (SGLang raises its estimate after a retraction
+likewise). An idle engine ignores both, so that whatever fits the pool at all is served. A sequence ends by length where
+the pool ends: `longest`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from collections.abc import Sequence
 from scheduler.core.blocks import BlockPool
 from scheduler.core.limits import Limits
 from scheduler.core.request import Request
+
+GROWTH = 64
 
 
 def longest_sequence(limits: Limits, pool: BlockPool) -> int:
@@ -40,9 +45,17 @@ class Allocation:
         end = min(request.prompt_tokens + request.params.max_tokens, self._longest)
         return self._pool.blocks_for(max(end - 1, len(request.tokens)))
 
-    def fits(self, wanted: int, hits: Sequence[int], idle: bool) -> bool:
-        """May a request that wants `wanted` blocks, `hits` of which are cached, be admitted?"""
-        return self._pool.room(hits) - (wanted - len(hits)) >= (0 if idle else self._kept_free)
+    def lacking(self, wanted: int, hits: Sequence[int], idle: bool, spare: int = 0) -> int:
+        """Free blocks that are missing for a request that wants `wanted`, `hits` of which are cached; 0: it may be admitted.
+
+        `spare` blocks are promised to others.
+        """
+        kept = 0 if idle else max(self._kept_free, spare)
+        return max(0, kept - self._pool.room(hits) + wanted - len(hits))
+
+    def growth(self, running: int, tokens: int) -> int:
+        """Blocks into which `running` requests and one more grow with `tokens` tokens each, at most GROWTH."""
+        return self._pool.blocks_for((running + 1) * min(tokens, GROWTH))
 
     def fits_after(self, wanted: int, hits: Sequence[int], returned: Sequence[Sequence[int]], spare: int) -> bool:
         """The same once the block tables `returned` are given back, with `spare` blocks left over."""

@@ -1,9 +1,10 @@
-"""BlockPool: KV blocks with reference counts, and an index of full blocks by the hash of their whole prefix.
+"""BlockPool: KV blocks with reference counts, and an exact index of full blocks by their whole prefix.
 
 It does not know requests, steps or time; how many blocks admission should keep free is the caller's question.
-Invariant: plain + cached + referenced = total, and every published key belongs to exactly one block.
-Equal keys mean equal prefixes: a key is sha256 over the parent's key and the block's tokens, so it covers everything
-from the first token on.
+Invariant: plain + cached + referenced = total, and every key belongs to exactly one block.
+Nothing is trusted to a hash: a key is the place where the prefix before the block ends, and the block's tokens, compared
+as they are. A place is the number that a content got when it was published (never given twice), or, before the first
+block, the salt: prefixes under two salts share nothing.
 """
 
 from __future__ import annotations
@@ -11,37 +12,49 @@ from __future__ import annotations
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
+from itertools import count
+from typing import Protocol
 
-TOKEN_BYTES = 4
-ROOT = b""
-assert array("I").itemsize == TOKEN_BYTES
+Place = int | str
+Key = tuple[Place, bytes]
+ROOT = ""
 
 
-def chain_keys(tokens: array[int], size: int, keys: list[bytes]) -> None:
-    """Extend `keys` by the keys of all full blocks of `tokens` that it lacks."""
-    have, full = len(keys), len(tokens) // size
-    if have >= full:
-        return
-    parent = keys[-1] if keys else ROOT
-    raw, step = tokens[have * size : full * size].tobytes(), size * TOKEN_BYTES
-    for start in range(0, len(raw), step):
-        parent = sha256(parent + raw[start : start + step]).digest()
-        keys.append(parent)
+def content(tokens: array[int], size: int, index: int) -> bytes:
+    """The tokens of block `index` as bytes; b"" when they do not fill it."""
+    end = (index + 1) * size
+    return tokens[end - size : end].tobytes() if end <= len(tokens) else b""
+
+
+class Observer(Protocol):
+    """Who hears what becomes of full blocks. It is called amid a move and changes nothing but itself."""
+
+    def block_cached(self, key: Key, place: Place) -> None:
+        """The block `key` can be hit from now on; `place` is where its prefix ends."""
+
+    def block_evicted(self, key: Key, place: Place) -> None:
+        """It cannot be hit any more."""
 
 
 class BlockPool:
-    """`total` blocks of `size` tokens. A free block is either plain, or cached: its content may still be hit."""
+    """`total` blocks of `size` tokens. A free block is either plain, or cached: its content may still be hit.
 
-    def __init__(self, total: int, size: int, caching: bool = True) -> None:
+    salted: each tenant's prefixes have a root of their own, so that nobody can tell from a hit what another one asked.
+    """
+
+    def __init__(self, total: int, size: int, caching: bool = True, salted: bool = False) -> None:
         self.total = total
         self.size = size
         self.caching = caching
+        self.salted = salted
         self._refs = [0] * total
-        self._key_of: list[bytes | None] = [None] * total
+        self._key_of: list[Key | None] = [None] * total
+        self._place_of = [0] * total
         self._plain = list(range(total - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()  # oldest first: the next one to be evicted
-        self._by_key: dict[bytes, int] = {}
+        self._index: dict[Key, int] = {}
+        self._places = count(1)
+        self._observer: Observer | None = None
 
     @property
     def free(self) -> int:
@@ -52,16 +65,58 @@ class BlockPool:
         """Blocks that hold `tokens` tokens."""
         return -(-tokens // self.size)
 
-    def match(self, keys: Sequence[bytes], most: int) -> list[int]:
-        """The blocks that already hold the longest prefix of `keys`, at most `most`; takes no reference."""
+    # ---- prefixes
+
+    def root(self, tenant: str) -> Place:
+        """Where the prefixes of `tenant` begin."""
+        return tenant if self.salted else ROOT
+
+    def match(self, tokens: array[int], most: int, root: Place = ROOT) -> list[int]:
+        """The blocks that already hold the longest prefix of `tokens`, at most `most`; takes no reference."""
         found: list[int] = []
-        get = self._by_key.get
-        for key in keys[:most]:
-            block = get(key)
+        index, place_of, size, place = self._index, self._place_of, self.size, root
+        for start in range(0, most * size, size):
+            block = index.get((place, tokens[start : start + size].tobytes()))
             if block is None:
                 break
             found.append(block)
+            place = place_of[block]
         return found
+
+    def place_of(self, hits: Sequence[int], root: Place = ROOT) -> Place:
+        """Where the prefix held by `hits`, as match() gave them, ends."""
+        return self._place_of[hits[-1]] if hits else root
+
+    def after(self, place: Place, tokens: bytes) -> Place | None:
+        """Where the prefix ends that goes on from `place` with `tokens`; None when no block holds them."""
+        block = self._index.get((place, tokens))
+        return None if block is None else self._place_of[block]
+
+    def publish(self, block: int, place: Place, tokens: bytes) -> Place:
+        """`block` is full of `tokens` and computed, after the prefix that ends at `place`: others may share it.
+
+        Returns where the prefix ends now. An equal block published before stays the one.
+        """
+        if not self.caching:
+            return place
+        key = (place, tokens)
+        before = self._index.get(key)
+        if before is not None:
+            return self._place_of[before]
+        assert self._key_of[block] is None, f"block {block} was published before, with other content"
+        end = next(self._places)
+        self._index[key] = block
+        self._key_of[block] = key
+        self._place_of[block] = end
+        if self._observer is not None:
+            self._observer.block_cached(key, end)
+        return end
+
+    def observe(self, observer: Observer | None) -> None:
+        """`observer`, and nobody else, hears of blocks from now on."""
+        self._observer = observer
+
+    # ---- references
 
     def room(self, hits: Sequence[int], returned: Sequence[Sequence[int]] = ()) -> int:
         """Free blocks that would be left after sharing `hits`, were the block tables `returned` released before."""
@@ -92,12 +147,6 @@ class BlockPool:
         self._refs[block] = 1
         return block
 
-    def publish(self, block: int, key: bytes) -> None:
-        """`block` is full and computed: others may share it. An equal block published before stays the one."""
-        if self.caching and self._key_of[block] is None and key not in self._by_key:
-            self._by_key[key] = block
-            self._key_of[block] = key
-
     def release(self, blocks: Sequence[int]) -> None:
         """Give one reference on each of `blocks` back."""
         refs, key_of = self._refs, self._key_of
@@ -112,8 +161,10 @@ class BlockPool:
     def _forget(self, block: int) -> None:
         key = self._key_of[block]
         assert key is not None, f"cached block {block} has no key"
-        del self._by_key[key]
+        del self._index[key]
         self._key_of[block] = None
+        if self._observer is not None:
+            self._observer.block_evicted(key, self._place_of[block])
 
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Assert the invariant; `tables` are all block tables that hold references."""
@@ -125,6 +176,7 @@ class BlockPool:
         assert len(free) == len(set(free)) and not any(self._refs[block] for block in free), "a free block is referenced"
         assert all(self._key_of[block] is None for block in self._plain), "a plain block has a key"
         assert all(self._key_of[block] is not None for block in self._cached), "a cached block has no key"
-        keyed = sum(1 for key in self._key_of if key is not None)
-        assert keyed == len(self._by_key), "keys and blocks do not correspond"
-        assert all(self._key_of[block] == key for key, block in self._by_key.items()), "a key points at another block"
+        keyed = [block for block in range(self.total) if self._key_of[block] is not None]
+        assert len(keyed) == len(self._index), "keys and blocks do not correspond"
+        assert all(self._key_of[block] == key for key, block in self._index.items()), "a key points at another block"
+        assert len({self._place_of[block] for block in keyed}) == len(keyed), "two blocks end at one place"

@@ -29,7 +29,7 @@ class Committer:
         events.append(
             life.event(
                 StepCompleted, now, plan.step, plan.started_at, now, plan.token_budget, plan.binding, plan.waiting_by_reason,
-                plan.running, plan.preempted, life.pool.free, plan.decode_numbers, chunks, failed,
+                plan.running, plan.preempted, life.pool.free, plan.decode_numbers, chunks, failed, plan.blockers,
             )
         )  # fmt: skip
         return events

@@ -2,9 +2,10 @@
 
 A caught-up request gets exactly one token in every step until it leaves. So the step in which it needs its next block
 and the step in which it ends by length are known when it joins, and a step costs O(changes), not O(members):
-  needing[step % size]  whose newest token opens a new block in that step (and filled one in the step before)
-  ending[step]          who reaches its length in that step
+  needing[turn % size]  whose newest token opens a new block in that turn (and filled one in the turn before)
+  ending[turn]          who reaches its length in that turn
   union                 all stop ids: the members are looked at only when the step's tokens meet it
+A turn is a step in which the members got a token: all steps but those in which they stand still while others prefill.
 Appending the step's tokens is one loop inside C. Invariant: the four indexes hold exactly the members.
 While a request is a member its `computed` is not written; it is `len(tokens) - 1`.
 """
@@ -29,6 +30,7 @@ class DecodeGroup:
         self.numbers: tuple[int, ...] = ()
         self.changed = False
         self.context = 0  # tokens of all members, the newest of which each are not computed yet
+        self._still = 0  # steps in which the members stood still
         self._size = block_size
         self._longest = longest
         self._by_number: dict[int, Request] = {}
@@ -52,8 +54,9 @@ class DecodeGroup:
         """`request` caught up in `step`: it decodes from the next one on."""
         length = len(request.tokens)
         left = min(request.params.max_tokens - request.output_tokens, self._longest - length)
-        request.phase = (step + 2 - length) % self._size
-        request.ends_at = step + left
+        turn = step - self._still
+        request.phase = (turn + 2 - length) % self._size
+        request.ends_at = turn + left
         self._by_number[request.number] = request
         self._needing[request.phase][request.number] = request
         self._ending[request.ends_at][request.number] = request
@@ -91,13 +94,21 @@ class DecodeGroup:
         self.changed = False
         return True
 
+    def stand_still(self) -> None:
+        """The step that is being planned gives the members no token."""
+        self._still += 1
+
     def needing(self, step: int) -> list[Request]:
         """Members whose token of `step` opens a new block. Asked for the step to come: whose last block is now full."""
-        return list(self._needing[step % self._size].values())
+        return list(self._needing[(step - self._still) % self._size].values())
 
     def needy(self, step: int) -> int:
         """How many `needing` would return, at most."""
-        return len(self._needing[step % self._size])
+        return len(self._needing[(step - self._still) % self._size])
+
+    def first_end(self, step: int) -> int:
+        """Tokens, from `step` on, until the first member reaches its length; a stop may end it before. 0: nobody is here."""
+        return min(self._ending) - (step - self._still) + 1 if self._ending else 0
 
     def append(self, tokens: Sequence[int], failed: Mapping[int, str]) -> list[Request]:
         """Give each member its token; returns rows that take none: those in `failed`, and who left during the step."""
@@ -122,7 +133,8 @@ class DecodeGroup:
 
     def ending(self, step: int) -> list[Request]:
         """Members that reach their length in `step`."""
-        return list(self._ending[step].values()) if step in self._ending else []
+        turn = step - self._still
+        return list(self._ending[turn].values()) if turn in self._ending else []
 
     def check(self) -> None:
         """Assert the invariant."""

@@ -22,7 +22,8 @@ from scheduler.core.plan import StepPlan
 from scheduler.core.request import WaitReason
 
 HORIZON_NS = 5_000_000_000
-SLOTS_HELP = (WaitReason.STEP, WaitReason.TOKEN_BUDGET, WaitReason.SLOTS)  # bound by these, a free slot lets somebody in
+SPENT = (WaitReason.TOKEN_BUDGET, WaitReason.PREFILL_CAP)
+SLOTS_HELP = (WaitReason.STEP, *SPENT, WaitReason.SLOTS)  # bound by these, a free slot lets somebody in
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Drain:
         self._steps.add(took, 1)
         if plan.binding is not WaitReason.STEP:
             self._places.add(took, plan.running - running)
-        if plan.chunks and (plan.binding is WaitReason.TOKEN_BUDGET or not all([chunk.last for chunk in plan.chunks])):
+        if plan.chunks and (plan.binding in SPENT or not all([chunk.last for chunk in plan.chunks])):
             cached = sum([event.cached_tokens for event in plan.events if isinstance(event, RequestScheduled)])
             self._prefill.add(took, plan.prefill_tokens + cached)
 

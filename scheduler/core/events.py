@@ -8,7 +8,7 @@ integer monotonic ns. The log is sufficient: every figure that Batchscope shows 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scheduler.core.request import FinishReason, WaitReason
 
@@ -42,6 +42,60 @@ class Parts(NamedTuple):
     def total(self) -> int:
         """E2E in ns."""
         return sum(self.waits) + self.prefill + self.decode + self.stalled + self.preempted
+
+
+class Holding(NamedTuple):
+    """What one tenant holds; `prefill`: so much of it for prefill, where tokens of a step are held."""
+
+    tenant: str
+    amount: int
+    prefill: int = 0
+
+
+class Blockers(NamedTuple):
+    """Who holds what the waiting lack. What is counted goes by the reason: slots, blocks, tokens of the step, or requests.
+
+    limit    how many there are: max_num_seqs, KV blocks, the step's token budget, tenant_max_running (0: off)
+    holders  the tenants that hold most, most first, at most five
+    rest     what all other tenants hold
+    needed   kv_blocks: free blocks that the head would take; quota: tokens of the request, prompt and max output
+    head     kv_blocks: number of the request that is next, 0 when memory ran out for the running
+    free     kv_blocks: blocks that nobody references; kept: so many of them admission leaves to the running
+    tokens   quota: tokens of what the tenant runs, and max_tokens: tenant_max_tokens (0: off)
+    """
+
+    limit: int
+    holders: tuple[Holding, ...] = ()
+    rest: int = 0
+    needed: int = 0
+    head: int = 0
+    free: int = 0
+    kept: int = 0
+    tokens: int = 0
+    max_tokens: int = 0
+
+    def named(self, reason: WaitReason) -> dict[str, Any]:
+        """As JSON says it, with what `reason` is about and no more."""
+        unit = _COUNTED.get(reason, "slots")
+        found: dict[str, Any] = {"reason": reason.name.lower(), "unit": unit, "limit": self.limit}
+        found["holders"] = [{"tenant": one.tenant, "amount": one.amount} for one in self.holders]
+        found["rest"] = self.rest
+        if unit == "tokens":
+            for shown, one in zip(found["holders"], self.holders, strict=True):
+                shown["prefill"] = one.prefill
+        elif unit == "blocks":
+            found |= {"needed": self.needed, "head": self.head or None, "free": self.free, "kept": self.kept}
+        elif unit == "requests":
+            found |= {"needed": self.needed, "tokens": self.tokens, "max_tokens": self.max_tokens}
+        return found
+
+
+_COUNTED = {
+    WaitReason.TOKEN_BUDGET: "tokens",
+    WaitReason.PREFILL_CAP: "tokens",
+    WaitReason.KV_BLOCKS: "blocks",
+    WaitReason.QUOTA: "requests",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +138,25 @@ class RequestQueued(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestScheduled(Event):
-    """A request was admitted and holds `slot`; `cached_tokens` of it were found by prefix hash."""
+    """A request was admitted and holds `slot`; `cached_tokens` of it were found in the prefix cache.
+
+    overtaken: requests that arrived later and were admitted before its first admission.
+    """
 
     number: int
     slot: int
     cached_tokens: int
     resumed: bool
+    overtaken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RequestParked(Event):
-    """A request left the open queue for a cause of its own."""
+    """A request left the open queue for a cause of its own. blockers: who holds what it lacks, where that is known."""
 
     number: int
     cause: WaitReason
+    blockers: Blockers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +186,10 @@ class FirstToken(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestFinished(Event):
-    """The one terminal event of a request. `number` is 0 when it was rejected before it was queued."""
+    """The one terminal event of a request. `number` is 0 when it was rejected before it was queued.
+
+    overtaken: as in RequestScheduled; of one that never ran, until its end.
+    """
 
     number: int
     id: str
@@ -139,6 +201,7 @@ class RequestFinished(Event):
     output_tokens: int
     preemptions: int
     parts: Parts
+    overtaken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +214,8 @@ class StepCompleted(Event):
     blocks_free        free KV blocks after the step
     decodes            numbers of the requests that got one token by decode; chunks: (number, tokens, emitted)
     failed             numbers of decodes that erred and emitted nothing
+    blockers           who held what the binding constraint is about; None: in substance as in the last step that named
+                       some, or nobody was left waiting
     """
 
     step: int
@@ -165,6 +230,7 @@ class StepCompleted(Event):
     decodes: tuple[int, ...]
     chunks: tuple[tuple[int, int, int], ...]
     failed: tuple[int, ...] = ()
+    blockers: Blockers | None = None
 
     @property
     def slices(self) -> list[SliceRow]:

@@ -2,7 +2,7 @@
 
 The moves are made here and nowhere else: state, slot, blocks, time and the event that reports them change together.
 It does not know budgets, limits or plans. Invariants: a live request is in exactly one of the policy's queue,
-`prefilling` and `group`; its time up to `since` is booked under exactly one part, so that the parts of a finished
+`parked`, `prefilling` and `group`; its time up to `since` is booked under exactly one part, so that the parts of a finished
 request sum to its E2E.
 """
 
@@ -10,18 +10,25 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from scheduler.core.blocks import BlockPool, chain_keys
+from scheduler.core.blockers import Holdings
+from scheduler.core.blocks import BlockPool, content
 from scheduler.core.decode_group import DecodeGroup
 from scheduler.core.events import (
+    Blockers,
     Event,
     FirstToken,
     Parts,
     RequestFinished,
+    RequestParked,
     RequestPreempted,
     RequestQueued,
     RequestScheduled,
+    RequestUnparked,
 )
+from scheduler.core.overtaking import Overtaking
+from scheduler.core.parked import Parked
 from scheduler.core.policies.base import Departure, Policy
+from scheduler.core.quotas import Quotas
 from scheduler.core.request import LAWFUL, FinishReason, Request, RequestState, WaitReason
 from scheduler.core.slots import Slots
 from scheduler.core.timeouts import Timeouts
@@ -53,6 +60,15 @@ class Lifecycle:
         self.in_step: dict[int, Request] = {}  # prefilling requests of which the open step computes a chunk
         self.waiting = 0
         self.waiting_tokens = 0
+        self.parked = Parked()
+        self.quotas = Quotas()
+        self.overtaking = Overtaking()
+        self.held = Holdings()
+
+    @property
+    def open(self) -> int:
+        """Requests that wait in the policy's queue, for what binds everybody."""
+        return self.waiting - len(self.parked)
 
     @property
     def running(self) -> int:
@@ -76,6 +92,7 @@ class Lifecycle:
             r.tenant, r.kind, r.priority, r.deadline_at, r.run,
         )  # fmt: skip
         r.number = event.seq
+        r.arrival = self.overtaking.arrive()
         self.timeouts.add(r)
         if not self.waiting and self.clocks.reason is not WaitReason.PAUSED:
             self.clocks.switch(WaitReason.STEP, now)  # nobody waits, so nothing holds it back that is known of
@@ -103,12 +120,59 @@ class Lifecycle:
     def _wait_ends(self, r: Request, why: Departure, now: int) -> None:
         self.waiting -= 1
         self.waiting_tokens -= r.prompt_tokens
-        self.policy.dequeue(r, why)
+        parked = r.parked is not None
+        if parked:
+            self._parking_ends(r, now, queued=False)
+        else:
+            self.policy.dequeue(r, why)
+            if why is Departure.GONE:
+                self.quotas.gone(r)
         if r.state is RequestState.PREEMPTED:
             r.preempted_ns += now - r.since
         else:
-            r.waits = together(r.waits, self.clocks.since(r.wait_mark, now))
+            if not parked:
+                r.waits = together(r.waits, self.clocks.since(r.wait_mark, now))
+            r.overtaken = self.overtaking.leave(r.arrival, why is Departure.ADMITTED)
         r.since = now
+
+    def park(self, r: Request, cause: WaitReason, now: int, blockers: Blockers | None = None) -> RequestParked:
+        """`r` leaves the policy's queue for a cause of its own; until it is back or ends, it waits for that alone.
+
+        `blockers`: who holds what it lacks. What a preempted request waits for is booked as preempted, wherever it waits.
+        """
+        self.policy.dequeue(r, Departure.PARKED)
+        self.quotas.gone(r)
+        if r.state is not RequestState.PREEMPTED:
+            r.waits = together(r.waits, self.clocks.since(r.wait_mark, now))
+            r.since = now
+        self.parked.add(r, cause)
+        if cause is WaitReason.QUOTA:
+            self.quotas.parked(r)
+        return self.event(RequestParked, now, r.number, cause, blockers)
+
+    def unpark(self, r: Request, now: int) -> RequestUnparked:
+        """`r` is back in the policy's queue, in its old place, and shares what binds everybody again."""
+        cause = r.parked
+        self._parking_ends(r, now, queued=True)
+        if r.state is not RequestState.PREEMPTED:
+            r.wait_mark = self.clocks.read(now)
+        r.parked = cause  # so that the policy sees whence it comes
+        self.policy.enqueue(r, now)
+        r.parked = None
+        return self.event(RequestUnparked, now, r.number)
+
+    def _parking_ends(self, r: Request, now: int, queued: bool) -> None:
+        cause = self.parked.remove(r)
+        if cause is WaitReason.QUOTA:
+            self.quotas.back(r, queued)
+        if r.state is not RequestState.PREEMPTED:
+            r.waits = together(r.waits, alone(cause, now - r.since))
+            r.since = now
+
+    def waiting_by_reason(self, binding: WaitReason) -> tuple[int, ...]:
+        """How many wait for what: the open queue for `binding`, the parked ones for causes of their own."""
+        everybody = alone(binding, self.open)
+        return together(everybody, self.parked.by) if len(self.parked) else everybody
 
     # ---- running
 
@@ -116,29 +180,37 @@ class Lifecycle:
         """Blocks that already hold a prefix of `r`. The last token is always computed: it gives the next one."""
         if not self.pool.caching:
             return []
-        chain_keys(r.tokens, self.pool.size, r.block_keys)
-        return self.pool.match(r.block_keys, (len(r.tokens) - 1) // self.pool.size)
+        pool = self.pool
+        return pool.match(r.tokens, (len(r.tokens) - 1) // pool.size, pool.root(r.tenant))
 
     def admit(self, r: Request, hits: list[int], wanted: int, now: int) -> RequestScheduled:
-        """`r`, the policy's head, runs: it holds a slot and `wanted` blocks, of which `hits` were found by hash."""
+        """`r`, the policy's head, runs: it holds a slot and `wanted` blocks, of which `hits` hold its prefix already."""
         self._wait_ends(r, Departure.ADMITTED, now)
         resumed = r.state is RequestState.PREEMPTED
         _move(r, RequestState.RUNNING)
         r.slot = self.slots.take()
         self.pool.share(hits)
         r.blocks = hits
+        r.place = self.pool.place_of(hits, self.pool.root(r.tenant))
         r.computed = len(hits) * self.pool.size
         for _ in range(wanted - len(hits)):
-            self.grow(r)
+            self._take_block(r)
+        self.quotas.admitted(r)
+        self.held.slots.add(r.tenant, 1)
+        self.held.blocks.add(r.tenant, len(r.blocks))
         if not resumed:
             r.cached_tokens = r.computed
             r.first_scheduled_at = now
         r.progressed = False
         self.prefilling[r.number] = r
-        return self.event(RequestScheduled, now, r.number, r.slot, r.computed, resumed)
+        return self.event(RequestScheduled, now, r.number, r.slot, r.computed, resumed, r.overtaken)
 
     def grow(self, r: Request) -> None:
         """One more block for `r`; that there is one was asked before."""
+        self._take_block(r)
+        self.held.blocks.add(r.tenant, 1)
+
+    def _take_block(self, r: Request) -> None:
         block = self.pool.take()
         assert block is not None, f"no block for {r}"
         r.blocks.append(block)
@@ -156,7 +228,7 @@ class Lifecycle:
         if self.pool.caching:
             size = self.pool.size
             for index in range(r.computed // size, computed // size):
-                self.pool.publish(r.blocks[index], r.block_keys[index])
+                r.place = self.pool.publish(r.blocks[index], r.place, content(r.tokens, size, index))
         r.computed = computed
 
     def _chunk_booked(self, r: Request, now: int) -> None:
@@ -177,6 +249,7 @@ class Lifecycle:
         """`r` decodes from the step after `step` on."""
         del self.prefilling[r.number]
         self.group.join(r, step)
+        self.held.decodes.add(r.tenant, 1)
 
     def publish_filled(self, step: int) -> None:
         """`step` has filled the last block of those decodes that need one in the next step."""
@@ -184,14 +257,13 @@ class Lifecycle:
             return
         size, publish = self.pool.size, self.pool.publish
         for r in self.group.needing(step + 1):
-            chain_keys(r.tokens, size, r.block_keys)
             filled = (len(r.tokens) - 1) // size - 1
-            publish(r.blocks[filled], r.block_keys[filled])
+            r.place = publish(r.blocks[filled], r.place, content(r.tokens, size, filled))
 
     def preempt(self, r: Request, urgency: bool, now: int) -> RequestPreempted:
-        """`r` yields its slot and blocks and waits again. Its full blocks stay hashed while nobody takes them."""
+        """`r` yields its slot and blocks and waits again. Its full blocks can be hit while nobody takes them."""
         slot, freed = r.slot, len(r.blocks)
-        self._stop_running(r, now)
+        self._stop_running(r, now, preempted=True)
         lost, r.computed = r.computed, 0
         r.lost_tokens += lost
         r.preemptions += 1
@@ -199,9 +271,11 @@ class Lifecycle:
         self._wait(r, now)
         return self.event(RequestPreempted, now, r.number, slot, freed, lost, urgency)
 
-    def _stop_running(self, r: Request, now: int) -> None:
+    def _stop_running(self, r: Request, now: int, preempted: bool) -> None:
+        held, tenant = self.held, r.tenant
         if r in self.group:
             self.group.leave(r)
+            held.decodes.add(tenant, -1)
             r.decode_ns += now - r.since
         else:
             if r.number in self.in_step:
@@ -209,6 +283,9 @@ class Lifecycle:
             del self.prefilling[r.number]
             r.stalled_ns += now - r.since
         r.since = now
+        held.slots.add(tenant, -1)
+        held.blocks.add(tenant, -len(r.blocks))
+        self.quotas.stopped(r, preempted)
         self.pool.release(r.blocks)
         r.blocks = []
         self.slots.give(r.slot)
@@ -220,7 +297,7 @@ class Lifecycle:
         """`r` ends, from whatever state it is in."""
         slot = r.slot
         if r.state is RequestState.RUNNING:
-            self._stop_running(r, now)
+            self._stop_running(r, now, preempted=False)
         else:
             self._wait_ends(r, Departure.GONE, now)
         _move(r, RequestState.FINISHED)
@@ -233,7 +310,7 @@ class Lifecycle:
         assert parts.total == now - r.received_at, f"{r}: parts {parts} do not sum to {now - r.received_at}"
         return self.event(
             RequestFinished, now, r.number, r.id, slot, reason, detail,
-            r.prompt_tokens, r.cached_tokens, r.output_tokens, r.preemptions, parts,
+            r.prompt_tokens, r.cached_tokens, r.output_tokens, r.preemptions, parts, r.overtaken,
         )  # fmt: skip
 
     def length_detail(self, r: Request) -> str | None:

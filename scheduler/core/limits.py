@@ -29,8 +29,20 @@ class Limits(Protocol):
         """Most prefill tokens of one request in a step; 0 is no cap."""
 
     @property
+    def long_prefill_token_threshold_adaptive(self) -> bool:
+        """Is that cap at least a fair share of the budget?"""
+
+    @property
+    def itl_target_ms(self) -> float:
+        """What a step may take: it makes the token budget; 0 is off."""
+
+    @property
+    def max_head_skips(self) -> int:
+        """How often a request that lacks KV blocks may be passed by others; 0: never."""
+
+    @property
     def batching(self) -> str:
-        """ "continuous" or "static"."""
+        """ "continuous", "merge" or "static"."""
 
     @property
     def allocation(self) -> str:
@@ -63,3 +75,11 @@ class Limits(Protocol):
     @property
     def shed_safety(self) -> float:
         """Factor on the estimate of "shed"."""
+
+    @property
+    def tenant_max_running(self) -> int:
+        """Most running requests of a tenant; 0 is off."""
+
+    @property
+    def tenant_max_tokens(self) -> int:
+        """Most tokens, prompt and max output, of a tenant's running requests; 0 is off."""

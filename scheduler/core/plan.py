@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.core.events import Event
+from scheduler.core.events import Blockers, Event
 from scheduler.core.request import Request, WaitReason
 
 
@@ -27,7 +27,10 @@ class StepPlan:
               with the scheduler and never mutated: it is rebuilt when membership changes
     chunks    prefill slices in admission order
     context   tokens in the KV cache of the decodes, for a cost model
-    events    what planning did: RequestScheduled, RequestPreempted, RequestFinished (time-outs)
+    events    what planning did: RequestScheduled, RequestPreempted, RequestParked, RequestFinished (time-outs), …
+    head      bound by kv_blocks: number of the request that is next; needed: free blocks that it would
+              take; kept: free blocks that admission leaves to the running
+    blockers  who holds what the binding constraint is about; None: as in the last step that said so
     The sampling rows of the step are `decodes` in order, then the chunks with `last`, in order.
     """
 
@@ -44,6 +47,10 @@ class StepPlan:
     running: int = 0
     preempted: int = 0
     changed: bool = False
+    head: int = 0
+    needed: int = 0
+    kept: int = 0
+    blockers: Blockers | None = None
 
     @property
     def empty(self) -> bool:

@@ -2,58 +2,111 @@
 
 Knows no output and no clock but the `now` that it is told. The order within a step: urgent candidates take the place of
 others, decodes get their blocks, prefills that began go on, the queue is admitted until one thing binds. Whoever must
-yield is chosen before anything changes: nothing is ever rolled back.
-Invariant: planned tokens ≤ the step's budget, and every decode is planned.
+yield is chosen before anything changes: nothing is ever rolled back. While a batch is merged (batching.py) a step may leave
+the decodes out: they stand still, and nobody yields for memory.
+Invariant: planned tokens ≤ the step's budget, and every decode is planned, or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from scheduler.core.allocation import Allocation
 from scheduler.core.batching import Batching
+from scheduler.core.budget import Budget, StepCost
+from scheduler.core.head_skips import HeadSkips
 from scheduler.core.lifecycle import Lifecycle
+from scheduler.core.limits import Limits
 from scheduler.core.plan import Chunk, StepPlan
+from scheduler.core.quota_gate import QuotaGate
 from scheduler.core.request import NO_WAITS, Request, WaitReason
-from scheduler.core.waits import alone
-
-URGENT_PER_STEP = 4
+from scheduler.core.step_room import StepRoom
+from scheduler.core.victims import URGENT_PER_STEP, for_waiting, may_yield
 
 
 class Planner:
-    """Fills a StepPlan. `batching` and `allocation` are replaced when limits change."""
+    """Fills a StepPlan. `cost`: what a step takes, for an ITL target; without it that is learned."""
 
-    def __init__(self, life: Lifecycle, batching: Batching, allocation: Allocation) -> None:
+    batching: Batching
+    allocation: Allocation
+
+    def __init__(self, life: Lifecycle, limits: Limits, cost: StepCost | None = None) -> None:
         self._life = life
-        self.batching = batching
-        self.allocation = allocation
-        self._counted: tuple[WaitReason, int, tuple[int, ...]] = (WaitReason.STEP, 0, NO_WAITS)
+        self.budget = Budget(cost)
+        self.skips = HeadSkips()
+        self.gate = QuotaGate(life)
+        self._room = StepRoom(self.budget)
+        self._short = False  # blocks ran out, and somebody waits since
+        self._stood = False  # the decodes stood still in the last step
+        self._decoded = 0  # steps without prefill, since the last one with any
+        self._counted: tuple[tuple[WaitReason, int, tuple[int, ...]], tuple[int, ...]] = (
+            (WaitReason.STEP, 0, NO_WAITS), NO_WAITS,
+        )  # fmt: skip
+        self.set_limits(limits)
+
+    def set_limits(self, limits: Limits, ceiling: int | None = None) -> None:
+        """New limits from the next step on; `ceiling`: a lower token budget than theirs."""
+        self.batching = Batching(limits, ceiling)
+        self.allocation = Allocation(limits, self._life.pool)
+        self.budget.aim(limits.itl_target_ms)
+        self.skips.limit(limits.max_head_skips)
 
     def fill(self, plan: StepPlan) -> None:
         """Plan the step."""
         life = self._life
-        batch_open = self.batching.static and life.running > 0
-        if life.policy.preempts and life.waiting and not batch_open:
+        batch_open = self._batch_open()
+        newcomers = bool(life.prefilling or (life.open and not batch_open))
+        self._open_room(self.batching.apart and newcomers and len(life.group) > 0)
+        if life.policy.preempts and life.open and not batch_open:
             self._displace(plan)
         urgent = plan.preempted
-        self._grow_decodes(plan)
+        if not self._room.still:
+            self._grow_decodes(plan)
         self._continue_prefills(plan)
         if plan.preempted > urgent:
             plan.binding = WaitReason.KV_BLOCKS
         else:
             plan.binding = self._admit(plan, batch_open)
-        plan.changed = life.group.settle()
-        plan.decodes, plan.decode_numbers = life.group.members, life.group.numbers
-        plan.context = life.group.context
-        plan.token_budget = self.batching.step_budget(len(plan.decodes))
+        if self._room.still and not plan.chunks:
+            self._decode_after_all(plan)
+        self._close(plan)
+
+    def _batch_open(self) -> bool:
+        """Is a batch under way that nobody may join in this step?"""
+        life, batching = self._life, self.batching
+        if batching.apart and life.running:
+            decodes = len(life.group)
+            return bool(life.prefilling) or not batching.interrupts(life.open, decodes, self._decoded)
+        return batching.static and life.running > 0
+
+    def _open_room(self, still: bool) -> None:
+        life = self._life
+        self._room.open(self.batching, life.group, life.running + life.open, still)
+
+    def _decode_after_all(self, plan: StepPlan) -> None:
+        """Nobody could be let in, so there is nothing to stand still for."""
+        self._open_room(still=False)
+        self._grow_decodes(plan)
+        if plan.preempted:
+            plan.binding = WaitReason.KV_BLOCKS
+
+    def _close(self, plan: StepPlan) -> None:
+        life = self._life
+        if self._room.still:
+            life.group.stand_still()
+            plan.changed = True
+        else:
+            plan.changed = life.group.settle() or self._stood
+            plan.decodes, plan.decode_numbers = life.group.members, life.group.numbers
+            plan.context = life.group.context
+        self._stood = self._room.still
+        self._short = self._short and life.waiting > 0
+        self._decoded = 0 if plan.chunks else self._decoded + 1
+        plan.token_budget = max(self._room.tokens, len(plan.decodes))  # while a lowered limit drains, decodes are the budget
         plan.running = life.running
         plan.waiting_by_reason = self._count(plan.binding)
 
-    def _left(self, plan: StepPlan) -> int:
-        return self.batching.budget - len(self._life.group) - plan.prefill_tokens
-
     def _chunk(self, plan: StepPlan, r: Request, tokens: int) -> None:
         plan.chunks.append(Chunk(r, r.computed, tokens, tokens == r.missing))
+        self._room.take(tokens, r.computed)
         self._life.chunk_begins(r, tokens, plan.started_at)
 
     # ---- urgency
@@ -65,17 +118,17 @@ class Planner:
         beside what the decodes need in this step, once the victims are gone.
         """
         life, now = self._life, plan.started_at
-        candidates = self._may_yield(plan)
+        candidates, size = may_yield(life), life.pool.size
         for _ in range(URGENT_PER_STEP):
-            head = life.policy.head(now)
+            head = self.gate.head(now, plan.events)
             if head is None or life.running > life.slots.limit:
                 return
             hits, wanted = life.hits(head), self.allocation.wanted(head)
-            victims = self._victims(candidates, head, hits, wanted, plan.step)
+            victims = for_waiting(life, self.allocation, candidates, head, hits, wanted, life.group.needy(plan.step))
             if not victims:
                 return
-            left = self._left(plan) + sum([victim in life.group for victim in victims])
-            tokens = self.batching.first_piece(len(head.tokens) - len(hits) * life.pool.size, left, not plan.chunks)
+            freed = 0 if self._room.still else sum([victim in life.group for victim in victims])
+            tokens = self._room.first_piece(life.group, len(head.tokens), len(hits) * size, freed)
             if tokens <= 0:
                 return
             for victim in victims:
@@ -83,28 +136,6 @@ class Planner:
                 candidates.remove(victim)
             plan.preempted += len(victims)
             self._enter(plan, head, hits, wanted, tokens)
-
-    def _victims(self, candidates: Sequence[Request], head: Request, hits: list[int], wanted: int, step: int) -> list[Request]:
-        """Who must yield for `head` to fit; nobody if it fits as things are, or cannot be made to fit."""
-        life, victims = self._life, list[Request]()
-        spare = life.group.needy(step)
-        while life.running - len(victims) >= life.slots.limit or not self._fits(victims, hits, wanted, spare):
-            if len(victims) == URGENT_PER_STEP:
-                return []
-            victim = life.policy.victim([r for r in candidates if r not in victims], head)
-            if victim is None:
-                return []
-            victims.append(victim)
-        return victims
-
-    def _fits(self, victims: list[Request], hits: list[int], wanted: int, spare: int) -> bool:
-        return self.allocation.fits_after(wanted, hits, [victim.blocks for victim in victims], spare)
-
-    def _may_yield(self, plan: StepPlan) -> list[Request]:
-        """Nobody is preempted twice without a token in between, nor in the step that admitted it."""
-        life = self._life
-        running = [*life.group.everyone(), *life.prefilling.values()]
-        return [r for r in running if (r.progressed or not r.preemptions) and r.number not in life.in_step]
 
     # ---- the running
 
@@ -116,56 +147,87 @@ class Planner:
                 if life.pool.free:
                     life.grow(r)
                 else:
-                    victim = life.policy.victim(self._may_yield(plan), r) or r
+                    victim = life.policy.victim(may_yield(life), r) or r
                     plan.events.append(life.preempt(victim, False, plan.started_at))
                     plan.preempted += 1
+                    self._short = True
 
     def _continue_prefills(self, plan: StepPlan) -> None:
         """Prefills that began before this step go on, in the order of admission; they hold their blocks already."""
         life = self._life
         if not life.prefilling:
             return
-        left = self._left(plan)
         for r in life.prefilling.values():
-            if left <= 0:
+            if self._room.left(life.group) <= 0:
                 break
             if r.number not in life.in_step:
-                tokens = self.batching.next_piece(r.missing, left)
-                self._chunk(plan, r, tokens)
-                left -= tokens
+                tokens = self._room.next_piece(life.group, r.missing, r.computed)
+                if tokens:
+                    self._chunk(plan, r, tokens)
 
     # ---- the waiting
 
     def _admit(self, plan: StepPlan, batch_open: bool) -> WaitReason:
         """Admit in the policy's order until one thing binds; that is what all the others wait for."""
-        life, left = self._life, self._left(plan)
-        while life.waiting:
+        life = self._life
+        if self.skips and not batch_open:
+            self._look_again(plan)
+        while life.open:
+            if life.slots.full and not (batch_open and self.batching.static):
+                return WaitReason.SLOTS
             if batch_open:
                 return WaitReason.STATIC_BATCH
-            if life.slots.full:
-                return WaitReason.SLOTS
-            head = life.policy.head(plan.started_at)
+            head = self.gate.head(plan.started_at, plan.events)
             if head is None:
-                break
-            if left <= 0:
-                return WaitReason.TOKEN_BUDGET
+                return WaitReason.QUOTA if life.open else WaitReason.STEP
+            if self._room.left(life.group) <= 0:
+                return self._room.bound_by
             hits, wanted = life.hits(head), self.allocation.wanted(head)
-            if not self.allocation.fits(wanted, hits, not life.running):
+            lacking = self.allocation.lacking(wanted, hits, not life.running, self._spare(plan, head))
+            if not lacking:
+                tokens = self._room.first_piece(life.group, len(head.tokens), len(hits) * life.pool.size)
+                if not tokens:
+                    return self._room.bound_by
+                self._enter(plan, head, hits, wanted, tokens)
+            elif not self._step_aside(plan, head, lacking):
+                needed = wanted - len(hits) + life.pool.free - life.pool.room(hits)
+                plan.head, plan.needed, plan.kept = head.number, needed, lacking + life.pool.free - needed
                 return WaitReason.KV_BLOCKS
-            tokens = self.batching.first_piece(len(head.tokens) - len(hits) * life.pool.size, left, not plan.chunks)
-            if not tokens:
-                return WaitReason.TOKEN_BUDGET
-            self._enter(plan, head, hits, wanted, tokens)
-            left -= tokens
         return WaitReason.STEP
+
+    def _spare(self, plan: StepPlan, head: Request) -> int:
+        """Blocks that the running are about to need, beyond those of this step."""
+        life = self._life
+        if self._short:
+            ends = life.group.first_end(plan.step) or head.params.max_tokens
+            return self.allocation.growth(life.running, min(ends, head.params.max_tokens - head.output_tokens))
+        return life.group.needy(plan.step) if self._room.still else 0
 
     def _enter(self, plan: StepPlan, head: Request, hits: list[int], wanted: int, tokens: int) -> None:
         plan.events.append(self._life.admit(head, hits, wanted, plan.started_at))
         self._chunk(plan, head, tokens)
+        if self.skips:
+            for r in self.skips.passed():
+                plan.events.append(self._life.unpark(r, plan.started_at))
+
+    def _step_aside(self, plan: StepPlan, head: Request, lacking: int) -> bool:
+        """`head` lacks blocks: may it be passed by those behind it? Where it may displace others, it waits for those."""
+        life = self._life
+        if life.policy.preempts or life.open == 1 or not self.skips.may_pass(head):
+            return False
+        plan.events.append(life.park(head, WaitReason.KV_BLOCKS, plan.started_at))
+        self.skips.put(head, life.pool.free + lacking)
+        return True
+
+    def _look_again(self, plan: StepPlan) -> None:
+        """Those who stand aside and for whom memory may be free now are in the queue again, each in its place."""
+        for r in self.skips.ready(self._life.pool.free, not self._life.running):
+            plan.events.append(self._life.unpark(r, plan.started_at))
 
     def _count(self, binding: WaitReason) -> tuple[int, ...]:
-        """Who waits, by reason: all for the binding one."""
-        waiting = self._life.waiting
-        if self._counted[:2] != (binding, waiting):
-            self._counted = (binding, waiting, alone(binding, waiting))
-        return self._counted[2]
+        """Who waits, by reason: the open queue for the binding one."""
+        life = self._life
+        now = (binding, life.open, life.parked.by)
+        if self._counted[0] != now:
+            self._counted = (now, life.waiting_by_reason(binding))
+        return self._counted[1]

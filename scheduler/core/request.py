@@ -48,7 +48,7 @@ class WaitReason(IntEnum):
     SLOTS       all `max_num_seqs` places among the running are taken
     TOKEN_BUDGET the step's tokens were spent on others
     KV_BLOCKS   its blocks do not fit into the free KV memory
-    PREFILL_CAP the cap on prefills in one step was reached
+    PREFILL_CAP what an ITL target leaves to the prefills of one step was spent
     QUOTA       its tenant's quota is used up
     STATIC_BATCH static batching: a batch is open, nobody joins
     ENGINE_DOWN the engine died and the request was submitted again
@@ -121,7 +121,7 @@ class Request:
         "computed",
         "cached_tokens",
         "blocks",
-        "block_keys",
+        "place",
         "slot",
         "preemptions",
         "lost_tokens",
@@ -129,6 +129,10 @@ class Request:
         "queue_data",
         "phase",
         "ends_at",
+        "parked",
+        "passed",
+        "arrival",
+        "overtaken",
         "wait_mark",
         "waits",
         "since",
@@ -176,14 +180,18 @@ class Request:
         self.computed = 0  # tokens whose keys and values are in the cache; not written while it decodes: len(tokens) - 1 then
         self.cached_tokens = 0  # tokens that a prefix hit gave at the first admission: what the sender saved
         self.blocks: list[int] = []
-        self.block_keys: list[bytes] = []
+        self.place: int | str = ""  # block pool: where the prefix ends that its published blocks hold
         self.slot = -1
         self.preemptions = 0
         self.lost_tokens = 0  # computed tokens thrown away by preemptions
         self.key: object = None  # the policy's sort key
         self.queue_data: object = None  # the policy's own, whatever it needs
-        self.phase = 0  # decode group: step number modulo block size at which it needs a block
-        self.ends_at = 0  # decode group: step in which it ends by length
+        self.phase = 0  # decode group: turn modulo block size at which it needs a block
+        self.ends_at = 0  # decode group: turn in which it ends by length
+        self.parked: WaitReason | None = None  # the cause, while it waits outside the policy's queue
+        self.passed = 0  # how often others were admitted while it stood aside for want of KV blocks
+        self.arrival = 0  # its place in the order of arrival
+        self.overtaken = 0  # requests that arrived later and were admitted before its first admission, or its end
         self.wait_mark: tuple[int, ...] = NO_WAITS  # the wait clocks when this wait began
         self.waits: tuple[int, ...] = NO_WAITS  # ns by WaitReason before the first admission
         self.since = received_at  # start of the phase it is in
@@ -199,6 +207,11 @@ class Request:
     def output_tokens(self) -> int:
         """Tokens generated so far."""
         return len(self.tokens) - self.prompt_tokens
+
+    @property
+    def output_estimate(self) -> int:
+        """Output tokens that it is expected to take in all: the hint, never more than max_tokens."""
+        return min(self.expected_output_tokens or self.params.max_tokens, self.params.max_tokens)
 
     @property
     def missing(self) -> int:

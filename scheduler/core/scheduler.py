@@ -8,12 +8,14 @@ ends takes nothing from the step.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, TypeVar
 
 from scheduler.core.admission import refusal
-from scheduler.core.allocation import Allocation, longest_sequence
-from scheduler.core.batching import Batching
+from scheduler.core.allocation import longest_sequence
+from scheduler.core.blockers import WaitLedger
 from scheduler.core.blocks import BlockPool
+from scheduler.core.budget import StepCost
 from scheduler.core.committer import Committer
 from scheduler.core.drain import Drain, Pressure
 from scheduler.core.events import Event
@@ -21,7 +23,7 @@ from scheduler.core.lifecycle import Lifecycle
 from scheduler.core.limits import Limits
 from scheduler.core.plan import StepOutput, StepPlan
 from scheduler.core.planner import Planner
-from scheduler.core.policies.base import Policy
+from scheduler.core.policies.base import Departure, Policy
 from scheduler.core.request import FinishReason, Request, RequestState, WaitReason
 from scheduler.core.slots import Slots
 
@@ -32,20 +34,22 @@ E = TypeVar("E", bound=Event)
 class Scheduler:
     """The only mutator of requests and blocks. Times are integer ns and never go back.
 
-    For readers: `requests` (live ones by id), `waiting` (preempted ones included), `running`, `pool`, `seq`, `step`,
-    `idle`, `paused`.
+    For readers: `requests` (live ones by id), `waiting` (preempted ones included), `parked` of them, `running`, `pool`,
+    `seq`, `step`, `idle`, `paused`.
     """
 
-    def __init__(self, limits: Limits, pool: BlockPool, policy: Policy, *, boot: int = 0) -> None:
+    def __init__(self, limits: Limits, pool: BlockPool, policy: Policy, *, boot: int = 0, cost: StepCost | None = None) -> None:
         self.limits = limits
         self.pool = pool
         self.step = 0
         self.paused = False
         self._ceiling: int | None = None  # a lower token budget, once the runner ran out of memory
         self._life = Lifecycle(pool, policy, Slots(limits.max_num_seqs), longest_sequence(limits, pool), boot)
-        self._planner = Planner(self._life, Batching(limits), Allocation(limits, pool))
+        self._planner = Planner(self._life, limits, cost)
         self._committer = Committer(self._life)
         self._drain = Drain()
+        self._ledger = WaitLedger(self._life.held)
+        self._life.quotas.set(limits.tenant_max_running, limits.tenant_max_tokens)
         self._open: StepPlan | None = None
 
     @property
@@ -57,6 +61,11 @@ class Scheduler:
     def waiting(self) -> int:
         """Requests that wait, preempted ones included."""
         return self._life.waiting
+
+    @property
+    def parked(self) -> int:
+        """Those of the waiting that wait for a cause of their own, beside the policy's queue."""
+        return len(self._life.parked)
 
     @property
     def running(self) -> int:
@@ -89,12 +98,13 @@ class Scheduler:
             return None
         life = self._life
         free = life.slots.limit - life.slots.held
-        return self._drain.pressure(life.waiting, life.waiting_tokens, life.running, free, self.limits.shed_safety)
+        tokens = life.waiting_tokens - life.parked.tokens  # those parked are before nobody
+        return self._drain.pressure(life.open, tokens, life.running, free, self.limits.shed_safety)
 
     # ---- arrivals and departures
 
     def add(self, request: Request, now: int) -> list[Event]:
-        """RequestQueued, or RequestFinished(rejected): never silence."""
+        """RequestQueued (and RequestParked, if its tenant's quota is used up), or RequestFinished(rejected): never silence."""
         life = self._life
         pressure = self.pressure()
         detail = refusal(
@@ -102,7 +112,7 @@ class Scheduler:
         )  # fmt: skip
         if detail is not None:
             return [life.refuse(request, detail, now)]
-        return [life.queue(request, now)]
+        return [life.queue(request, now), *self._planner.gate.arrived(request, now)]
 
     def abort(self, request_id: str, now: int, detail: str = "operator") -> list[Event]:
         """End a live request in whatever state; an unknown id is no event."""
@@ -125,8 +135,10 @@ class Scheduler:
         life.clocks.advance(now)
         plan = StepPlan(self.step + 1, now, (), ())
         plan.events += self.expire(now)
+        plan.events += self._planner.gate.open(now)
         self._planner.fill(plan)
         life.clocks.switch(plan.binding, now)
+        plan.blockers = self._ledger.of(plan, self.limits.max_num_seqs, self.pool.total, self.pool.free)
         if not plan.empty:
             self.step = plan.step
             self._open = plan
@@ -140,6 +152,7 @@ class Scheduler:
         self._open = None
         events = self._committer.apply(plan, output, now)
         unfinished = sum([request.missing for request in self._life.prefilling.values()])
+        self._planner.budget.observe(plan, now - plan.started_at)
         self._drain.step(plan, now, self._life.running, unfinished)
         if output.errors and "oom" in output.errors.values():
             self._lower_ceiling(plan)
@@ -151,7 +164,7 @@ class Scheduler:
         """The step was too large for the device: later ones are half as large, until the limits are set anew."""
         planned = len(plan.decodes) + plan.prefill_tokens
         self._ceiling = max(self.limits.max_num_seqs, planned // 2)
-        self._planner.batching = Batching(self.limits, self._ceiling)
+        self._planner.set_limits(self.limits, self._ceiling)
 
     # ---- between two steps
 
@@ -161,15 +174,22 @@ class Scheduler:
         self.limits = limits
         self._ceiling = None
         self._life.slots.resize(limits.max_num_seqs)
-        self._planner.batching = Batching(limits)
-        self._planner.allocation = Allocation(limits, self.pool)
+        self._life.quotas.set(limits.tenant_max_running, limits.tenant_max_tokens)
+        self._planner.set_limits(limits)
 
     def set_policy(self, policy: Policy, now: int) -> None:
         """Another order from the next step on; it takes over who waits and who runs."""
         live = self._life.requests.values()
         running = [request for request in live if request.state is RequestState.RUNNING]
         waiting = [request for request in live if request.state is not RequestState.RUNNING]
+        for request in live:
+            request.key = None  # the old policy's
+        self.pool.observe(None)
         policy.adopt(waiting, running, now)
+        parked = list(self._life.parked)
+        for request in parked:
+            policy.dequeue(request, Departure.PARKED)
+        self._life.quotas.rank_anew(request for request in parked if request.parked is WaitReason.QUOTA)
         self._life.policy = policy
 
     def pause(self, now: int) -> None:
@@ -209,4 +229,12 @@ class Scheduler:
             computed = len(r.tokens) - 1 if r in life.group else r.computed
             assert computed <= len(r.blocks) * self.pool.size, f"{r} has computed more than its blocks hold"
             assert len(r.tokens) < life.longest and len(r.blocks) <= self.pool.total, f"{r} outgrew its room"
-        assert (life.policy.head(life.clocks.at) is None) == (not waiting), "the policy lost somebody"
+        assert (life.policy.head(life.clocks.at) is None) == (not life.open), "the policy lost somebody"
+        parked = [r for r in waiting if r.parked is not None]
+        assert sorted(r.number for r in parked) == sorted(r.number for r in life.parked), "somebody is parked in one book only"
+        by = Counter(r.parked for r in parked)
+        assert life.parked.by == tuple(by[reason] for reason in WaitReason), "parked by cause differ"
+        assert life.parked.tokens == sum(r.prompt_tokens for r in parked), "parked tokens differ"
+        life.quotas.check(life.requests.values())
+        self._planner.skips.check(waiting)
+        life.held.check(running, life.group)

@@ -13,6 +13,7 @@ from typing import Any
 
 from scheduler.core.blocks import BlockPool
 from scheduler.core.policies import catalog
+from scheduler.core.policies.base import PolicyInfo
 from scheduler.core.request import Request
 from scheduler.core.scheduler import Scheduler
 from scheduler.engine.clock import Clock, LiveClock, PacedClock
@@ -24,7 +25,7 @@ from scheduler.runners.base import Capacity, Runner
 from scheduler.runners.cost_model import DEFAULT_HARDWARE
 from scheduler.runners.cost_model import load as load_cost_model
 from scheduler.runners.null import NullRunner
-from scheduler.runners.simulated import SimulatedRunner
+from scheduler.runners.simulated import SimulatedRunner, cost_of
 from scheduler.settings import ModelSettings, SchedulerSettings
 from scheduler.text import bundle
 
@@ -53,17 +54,24 @@ def settings_for(capacity: Capacity, explicit: Mapping[str, Any]) -> SchedulerSe
     return settings
 
 
-def build(boot: int, explicit: Mapping[str, Any], model: ModelSettings, runner: Runner, publish: Publish) -> EngineLoop:
-    """A loop ready to step."""
+def build(
+    boot: int,
+    explicit: Mapping[str, Any],
+    model: ModelSettings,
+    runner: Runner,
+    publish: Publish,
+    known: Mapping[str, PolicyInfo] = catalog.CATALOG,
+) -> EngineLoop:
+    """A loop ready to step; `known`: the policies that it may be given, by name."""
     capacity = runner.capacity()
     settings = settings_for(capacity, explicit)
     blocks = settings.kv_cache_tokens // settings.block_size
     runner.allocate(blocks, settings.block_size)
-    pool = BlockPool(blocks, settings.block_size, settings.enable_prefix_caching)
-    policy = catalog.make(settings.policy, settings.policy_params, pool)
+    pool = BlockPool(blocks, settings.block_size, settings.enable_prefix_caching, settings.prefix_salt_by_tenant)
+    policy = catalog.make(settings.policy, settings.policy_params, pool, known)
     clock: Clock = LiveClock() if runner.live else PacedClock()
-    scheduler = Scheduler(settings, pool, policy, boot=boot)
-    return EngineLoop(scheduler, runner, clock, TextStage(bundle.load(model)), settings, publish)
+    scheduler = Scheduler(settings, pool, policy, boot=boot, cost=cost_of(runner))
+    return EngineLoop(scheduler, runner, clock, TextStage(bundle.load(model)), settings, publish, known)
 
 
 def request_of(submit: Submit, eos_token_ids: tuple[int, ...]) -> Request:

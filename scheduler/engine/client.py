@@ -53,13 +53,39 @@ class Replies:
             came.set()
 
 
-class EngineClient:
+class Commands:
+    """What an engine is told and asked, whatever carries it: `_send` frames and sends one message, or raises EngineGone."""
+
+    def __init__(self) -> None:
+        self._replies = Replies()
+
+    def _send(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def submit(self, message: Submit) -> None:
+        """Send one sequence; raises EngineGone."""
+        self._send(message)
+
+    def abort(self, ids: list[str], detail: str) -> None:
+        """End sequences; raises EngineGone."""
+        self._send(Abort(ids, detail))
+
+    def patch(self, changes: dict[str, Any], expected: int | None = None, timeout: float = 5.0) -> Reply:
+        """Change settings; the reply tells the settings in effect, or the error."""
+        return self._replies.ask(lambda token: self._send(Patch(token, changes, expected)), timeout)
+
+    def hold(self, what: str, timeout: float = 5.0) -> Reply:
+        """ "pause", "step" or "resume"."""
+        return self._replies.ask(lambda token: self._send(Hold(token, what)), timeout)
+
+
+class EngineClient(Commands):
     """One engine process. A new life needs a new client."""
 
     def __init__(self, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> None:
+        super().__init__()
         self._on_message = on_message
         self._on_gone = on_gone
-        self._replies = Replies()
         self._lock = threading.Lock()
         self._sock: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,22 +113,6 @@ class EngineClient:
         self._send(hello)
         self._reader = threading.Thread(target=self._read, name="engine-reader", daemon=True)
         self._reader.start()
-
-    def submit(self, message: Submit) -> None:
-        """Send one sequence; raises EngineGone."""
-        self._send(message)
-
-    def abort(self, ids: list[str], detail: str) -> None:
-        """End sequences; raises EngineGone."""
-        self._send(Abort(ids, detail))
-
-    def patch(self, changes: dict[str, Any], expected: int | None = None, timeout: float = 5.0) -> Reply:
-        """Change settings; the reply tells the settings in effect, or the error."""
-        return self._replies.ask(lambda token: self._send(Patch(token, changes, expected)), timeout)
-
-    def hold(self, what: str, timeout: float = 5.0) -> Reply:
-        """ "pause", "step" or "resume"."""
-        return self._replies.ask(lambda token: self._send(Hold(token, what)), timeout)
 
     def stop(self, timeout: float = 5.0) -> None:
         """Ask the engine to end, and end it if it does not."""

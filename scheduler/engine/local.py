@@ -11,16 +11,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from scheduler.engine import own_policies
 from scheduler.engine.build import light_runner
-from scheduler.engine.client import Replies
-from scheduler.engine.messages import Abort, Hello, Hold, Message, Patch, Reply, Shutdown, Submit, Unframer, frame
+from scheduler.engine.client import Commands
+from scheduler.engine.messages import Hello, Message, Reply, Shutdown, Unframer, frame
 from scheduler.engine.service import EngineService
 from scheduler.errors import EngineGone
 from scheduler.runners.base import Runner
 from scheduler.settings import ModelSettings
 
 
-class LocalEngine:
+class LocalEngine(Commands):
     """An engine life on a thread; `make_runner` defaults to the torch-free runners."""
 
     def __init__(
@@ -29,10 +30,10 @@ class LocalEngine:
         on_gone: Callable[[], None],
         make_runner: Callable[[ModelSettings], Runner] = light_runner,
     ) -> None:
+        super().__init__()
         self._on_message = on_message
         self._on_gone = on_gone
         self._make_runner = make_runner
-        self._replies = Replies()
         self._commands: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._to_web = Unframer(to_engine=False)
         self._thread: threading.Thread | None = None
@@ -51,25 +52,9 @@ class LocalEngine:
         """Build the loop in the calling thread (errors are raised here), then step on another."""
         model = ModelSettings(**hello.model)
         service = EngineService(self._put)
-        service.start(hello, model, self._make_runner(model))
+        service.start(hello, model, self._make_runner(model), own_policies.load(hello.policies))
         self._thread = threading.Thread(target=self._serve, args=(service,), name="local-engine", daemon=True)
         self._thread.start()
-
-    def submit(self, message: Submit) -> None:
-        """Send one sequence."""
-        self._send(message)
-
-    def abort(self, ids: list[str], detail: str) -> None:
-        """End sequences."""
-        self._send(Abort(ids, detail))
-
-    def patch(self, changes: dict[str, Any], expected: int | None = None, timeout: float = 5.0) -> Reply:
-        """Change settings."""
-        return self._replies.ask(lambda token: self._send(Patch(token, changes, expected)), timeout)
-
-    def hold(self, what: str, timeout: float = 5.0) -> Reply:
-        """ "pause", "step" or "resume"."""
-        return self._replies.ask(lambda token: self._send(Hold(token, what)), timeout)
 
     def stop(self, timeout: float = 5.0) -> None:
         """Ask the loop to end and wait for it."""

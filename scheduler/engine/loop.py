@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from scheduler.core.events import Event, RequestFinished, SettingsChanged
 from scheduler.core.plan import StepOutput, StepPlan
 from scheduler.core.policies import catalog
+from scheduler.core.policies.base import PolicyInfo
 from scheduler.core.request import Request
 from scheduler.core.scheduler import Scheduler
 from scheduler.engine.clock import Clock
@@ -42,11 +43,18 @@ class EngineLoop:
     """The core, a runner, a clock and a text stage, stepped together.
 
     `publish(events, numbers, texts)` takes what one call made happen; numbers and texts are aligned and name the
-    requests that emitted a token.
+    requests that emitted a token. `policies`: those that a change may name.
     """
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, clock: Clock, text: Words, settings: SchedulerSettings, publish: Publish
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        clock: Clock,
+        text: Words,
+        settings: SchedulerSettings,
+        publish: Publish,
+        policies: Mapping[str, PolicyInfo] = catalog.CATALOG,
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
@@ -56,6 +64,7 @@ class EngineLoop:
         self.version = 1
         self.paused = False
         self._publish = publish
+        self._policies = policies
         self._live: dict[str, Request] = {}
 
     def step(self) -> None:
@@ -64,6 +73,9 @@ class EngineLoop:
         if plan.empty:
             self._report(plan.events)
             return
+        if any(chunk.request.resubmitted for chunk in plan.chunks):  # an engine has died over one of these, perhaps:
+            self._report(plan.events)  # should this one die too, it is known who was in the step
+            plan.events = []
         output = self.text.write(plan, self.runner.run(plan))
         now = self.clock.finish_step(plan.started_at, output.elapsed)
         self._finish(plan, output, self.scheduler.commit(plan, output, now))
@@ -94,7 +106,8 @@ class EngineLoop:
         if "policy" in changes and "policy_params" not in changes:
             settings = settings.change({"policy_params": {}})
         if (settings.policy, settings.policy_params) != (self.settings.policy, self.settings.policy_params):
-            self.scheduler.set_policy(catalog.make(settings.policy, settings.policy_params, self.scheduler.pool), now)
+            policy = catalog.make(settings.policy, settings.policy_params, self.scheduler.pool, self._policies)
+            self.scheduler.set_policy(policy, now)
         self.scheduler.set_limits(settings, now)
         self.settings = settings
         self.version += 1

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from scheduler.core.drain import Pressure as Pressure  # what Events and StepDone carry: part of the wire
-from scheduler.core.events import EVENT_TYPES, Event, Parts
+from scheduler.core.events import EVENT_TYPES, Blockers, Event, Holding, Parts
 from scheduler.core.request import FinishReason, SamplingParams, WaitReason
 from scheduler.errors import ProtocolError
 
@@ -34,13 +34,17 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Hello(Message, frozen=True, tag="hello"):
-    """The first message: the engine's number of life and all that it needs to start."""
+    """The first message: the engine's number of life and all that it needs to start.
+
+    policies: the directory of the user's own, "" for none.
+    """
 
     protocol: int
     boot: int
     scheduler: dict[str, Any]
     model: dict[str, Any]
     version: int = 1
+    policies: str = ""
 
 
 class Submit(Message, frozen=True, tag="submit"):
@@ -98,7 +102,10 @@ class Loading(Message, frozen=True, tag="loading"):
 
 
 class Ready(Message, frozen=True, tag="ready"):
-    """The engine serves. settings as in effect (defaults of the device filled in); capacity as Runner.capacity()."""
+    """The engine serves. settings as in effect (defaults of the device filled in); capacity as Runner.capacity().
+
+    policies: the user's own, each with the hash of its file; see engine/own_policies.py.
+    """
 
     protocol: int
     boot: int
@@ -106,6 +113,7 @@ class Ready(Message, frozen=True, tag="ready"):
     settings: dict[str, Any]
     version: int
     capacity: dict[str, Any]
+    policies: list[dict[str, Any]] = []
 
 
 class Failed(Message, frozen=True, tag="failed"):
@@ -229,6 +237,11 @@ def _pairs(value: Any) -> tuple[tuple[str, object], ...]:
     return tuple((name, item) for name, item in value)
 
 
+def _blockers(value: list[Any]) -> Blockers:
+    limit, holders, *rest = value
+    return Blockers(limit, tuple(Holding(*holder) for holder in holders), *rest)
+
+
 _REVIVE: dict[str, Callable[[Any], Any]] = {
     "reason": FinishReason,
     "cause": WaitReason,
@@ -238,6 +251,7 @@ _REVIVE: dict[str, Callable[[Any], Any]] = {
     "decodes": tuple,
     "chunks": _tuples,
     "failed": tuple,
+    "blockers": _blockers,
     "settings": _pairs,
     "changes": _pairs,
 }

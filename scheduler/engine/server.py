@@ -17,6 +17,7 @@ import traceback
 from collections import deque
 from typing import Any
 
+from scheduler.engine import own_policies
 from scheduler.engine.build import light_runner
 from scheduler.engine.messages import Failed, Hello, Loading
 from scheduler.engine.pair import Pair
@@ -75,10 +76,17 @@ def run(pair: Pair) -> int:
     hello, early = first_message(pair)
     model = ModelSettings(**hello.model)
     service = EngineService(pair.put)
-    service.start(hello, model, make_runner(model, pair))
+    own = own_policies.load(hello.policies)  # before a model is loaded: what is wrong with them is told at once
+    service.start(hello, model, make_runner(model, pair), own)
     gc.collect()
     gc.freeze()
-    serve(pair, service, early)
+    try:
+        serve(pair, service, early)
+    except EngineGone:
+        raise
+    except Exception as error:
+        service.explain(error)
+        raise
     return EXIT_GONE
 
 
@@ -88,6 +96,10 @@ def end_with(descriptor: int) -> None:
     watch.register(descriptor, getattr(select, "POLLRDHUP", 0))  # POLLHUP is always told
     watch.poll()
     os._exit(EXIT_GONE)
+
+
+def _told(error: Exception, text: str) -> str:
+    return ", ".join([text, *getattr(error, "__notes__", ())])
 
 
 def main() -> int:
@@ -102,10 +114,10 @@ def main() -> int:
     except EngineGone:
         return EXIT_GONE
     except BatchscopeError as error:
-        pair.put(Failed(error.message, error.param))
+        pair.put(Failed(_told(error, error.message), error.param))
     except Exception as error:
         traceback.print_exc()
-        pair.put(Failed(f"{type(error).__name__}: {error}"))
+        pair.put(Failed(_told(error, f"{type(error).__name__}: {error}")))
     pair.drain(1.0)
     return EXIT_FAILED
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -30,6 +30,7 @@ from scheduler.engine.messages import (
     Submit,
     pack_event,
 )
+from scheduler.engine.own_policies import OwnPolicy, blame, catalog_with
 from scheduler.errors import ProtocolError, SettingsError
 from scheduler.runners.base import Runner
 from scheduler.settings import ModelSettings
@@ -56,17 +57,23 @@ class EngineService:
         self.stopping = False
         self.loop: EngineLoop
         self._eos: tuple[int, ...] = ()
+        self._own: Mapping[str, OwnPolicy] = {}
 
-    def start(self, hello: Hello, model: ModelSettings, runner: Runner) -> None:
-        """Build the loop and say Ready; raises ProtocolError on another version, SettingsError on a bad setting."""
+    def start(self, hello: Hello, model: ModelSettings, runner: Runner, own: Mapping[str, OwnPolicy] | None = None) -> None:
+        """Build the loop and say Ready; raises ProtocolError on another version, SettingsError on a bad setting.
+
+        own: the policies of the user, loaded by whoever owns this process.
+        """
         if hello.protocol != PROTOCOL:
             raise ProtocolError(f"protocol {hello.protocol} is spoken, {PROTOCOL} understood")
-        self.loop = build(hello.boot, hello.scheduler, model, runner, self._publish)
+        self._own = own or {}
+        self.loop = build(hello.boot, hello.scheduler, model, runner, self._publish, catalog_with(self._own))
         self.loop.version = hello.version
         capacity = runner.capacity()
         self._eos = capacity.eos_token_ids
         settings = asdict(self.loop.settings)
-        self._put(Ready(PROTOCOL, hello.boot, os.getpid(), settings, hello.version, asdict(capacity)))
+        rows = [each.row() for each in self._own.values()]
+        self._put(Ready(PROTOCOL, hello.boot, os.getpid(), settings, hello.version, asdict(capacity), rows))
         pool, now = self.loop.scheduler.pool, self._mono()
         started = self.loop.scheduler.record(
             EngineStarted,
@@ -102,6 +109,12 @@ class EngineService:
         self._stepped = False
         self.loop.step()
         return self._stepped
+
+    def explain(self, error: BaseException) -> None:
+        """Note on `error`, which ends this life, which of the user's policies it came from, if from any."""
+        note = blame(error, self._own, self.loop.settings.policy)
+        if note is not None:
+            error.add_note(note)
 
     def handle(self, message: Any) -> None:
         """Carry out one command."""

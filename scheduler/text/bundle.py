@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def model_directory(model: ModelSettings) -> Path:
     return named if (named / "config.json").is_file() else Path(model.cache_dir) / model.model
 
 
+@lru_cache(maxsize=1)  # a process has one model, whose tokenizer takes longer to read than anything else here
 def _from_directory(directory: Path) -> Text:
     config = _read_json(directory / "config.json")
     generation = directory / "generation_config.json"

@@ -38,6 +38,7 @@ async function call(method, path, body) {
 
 export const get = (path) => call("GET", path);
 export const post = (path, body) => call("POST", path, body);
+export const remove = (path) => call("DELETE", path);
 export const patch = (path, body) => call("PATCH", path, body);
 
 /** A query string of what is set. */

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from web_builders import answer, finished, first_token, queued, submit
+from web_builders import answer, finished, first_token, queued, scheduled, submit
 
 from app.acceptance import Acceptance
 from app.api import outcomes
@@ -56,7 +56,7 @@ class Stage:
         writer, engine = self.writer, self.engine
         self.acceptance = Acceptance(
             writer, self.flight, storage_problem=outcomes.storage, crash_problem=outcomes.crashed,  # type: ignore[arg-type]
-            timeout_problem=outcomes.timed_out, clock=clock,
+            timeout_problem=outcomes.timed_out, poison_problem=outcomes.poison, clock=clock,
         )  # fmt: skip
         self.acceptance.engine = engine  # type: ignore[assignment]
 
@@ -178,3 +178,53 @@ def test_each_refused_post_of_a_run_has_a_row_and_of_the_others_a_few_a_second()
     told = [id for id, *_ in stage.writer.refusals]
     assert [told.count(id) for id in ("ours", "other0", "other1", "other2")] == [150, 10, 10, 10]
     assert stage.writer.refusals[0] == ("other0", 503, "shed", 0)
+
+
+def test_what_killed_two_engines_ends_with_an_error_of_its_own_and_the_cause_is_known() -> None:
+    stage = Stage()
+    one, other = stage.begin(answer("req_p")), stage.begin(answer("req_w"))
+    other.tracks[0].submit = submit("req_w", prompt=b"")
+    assert len(list(stage.acceptance.resubmit())) == 2
+    stage.flight.event(queued("req_p", 1))
+    stage.flight.event(scheduled(1))
+    assert not stage.acceptance.engine_gone()
+    assert [each.id for each in stage.acceptance.resubmit()] == ["req_p"], "the suspect alone"
+    stage.begin(answer("req_new"))
+    assert "req_new" not in stage.engine.submitted[2:]
+    assert stage.acceptance.engine_gone(), "the cause is known"
+    assert one.problem is not None and (one.problem.status, one.problem.code) == (422, "poison_request")
+    assert stage.writer.ends == [("req_p", "error", "poison_request", 77), ("req_new", "error", "poison_request", 77)]
+    assert [each.id for each in stage.acceptance.resubmit()] == ["req_w"]
+
+
+def test_while_one_is_tried_the_web_keeps_the_time_outs_and_aborts_of_who_waits_behind() -> None:
+    stage = Stage()
+    stage.begin(answer("req_p"))
+    late, left = answer("req_late"), answer("req_left")
+    late.tracks[0].submit = submit("req_late", prompt=b"", timeout_at=77)
+    left.tracks[0].submit = submit("req_left", prompt=b"")
+    stage.begin(late), stage.begin(left)
+    list(stage.acceptance.resubmit())
+    stage.flight.event(queued("req_p", 1))
+    stage.flight.event(scheduled(1))
+    stage.acceptance.expire()
+    assert stage.writer.ends == [], "an engine keeps them itself"
+    stage.acceptance.engine_gone()
+    assert [each.id for each in stage.acceptance.resubmit()] == ["req_p"]
+    stage.acceptance.expire()
+    stage.acceptance.settle(left, "client_gone")
+    assert stage.writer.ends == [("req_late", "timeout", None, 77), ("req_left", "abort", "client_gone", 77)]
+    stage.flight.event(queued("req_p", 1))
+    stage.flight.event(first_token(1))
+    stage.acceptance.go_on()
+    assert stage.engine.submitted[3:] == [], "nobody is left"
+
+
+def test_a_hang_is_booked_as_one() -> None:
+    stage = Stage()
+    had = stage.begin(answer("req_had"))
+    stage.flight.event(queued("req_had", 1))
+    stage.flight.event(first_token(1))
+    stage.acceptance.engine_gone("step_hang")
+    assert stage.writer.ends == [("req_had", "error", "step_hang", 77)]
+    assert had.problem is not None and had.problem.code == "step_hang"

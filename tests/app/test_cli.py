@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +33,7 @@ from app.store.export import csv_head, csv_rows
 from scheduler.errors import SettingsError
 
 VERDICTS = r"(valid|host_limited|generator_limited): "  # on a busy machine a run may be limited by it
-NOT_BUILT = ("simulate", "calibrate", "export", "import", "backup", "prune")
+NOT_BUILT = ("export", "import", "backup", "prune")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_every_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFi
 def test_commands_are_those_of_the_contract_and_none_that_is_not_built() -> None:
     names = {" ".join(words) for words in COMMANDS}
     assert {"serve", "load", "scenarios", "runs", "runs delete", "report", "compare", "requests", "requests show"} <= names
-    assert {"db upgrade", "db check"} <= names
+    assert {"db upgrade", "db check", "simulate", "calibrate"} <= names
     assert not any(word in words for words in COMMANDS for word in NOT_BUILT)
 
 
@@ -270,6 +271,25 @@ def test_runs_are_listed_reported_compared_and_deleted(say: Callable[..., str]) 
 
 
 # ---- the database
+
+
+def test_a_simulation_of_the_servers_run_is_taken_over_by_the_server(say: Callable[..., str], server: LiveServer) -> None:
+    played = json.loads(say("runs", "--json"))["items"][-1]["id"]
+    report = json.loads(say("simulate", "--run", played, "--json"))
+    run, sent = report["run"]["id"], report["reconciliation"]["sent"]
+    assert sent == json.loads(say("report", played, "--json"))["reconciliation"]["sent"]
+    assert json.loads(say("report", run, "--json"))["simulated"] is True
+    assert not any(item["run"] == run for item in server.get("/api/requests?limit=1000")["items"])
+    assert len(server.get(f"/api/requests?run={run}")["items"]) == sent
+    assert list((server.data_dir / "simulations").iterdir()) == []
+    for name in ("../batchscope", run):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            server.post("/api/runs/adopt", {"run": name})
+        assert caught.value.code == 404, "there is no such file, or no longer"
+    shapes = server.get(f"/api/runs/{run}/shapes")
+    assert len(shapes["columns"]["ms"]) == report["steps"]["n"] and shapes["left_out"] == 0
+    say("runs", "delete", run)
+    assert server.get(f"/api/requests?run={run}")["items"] == []
 
 
 def test_upgrade_is_refused_while_a_server_holds_the_directory(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,8 @@ import pytest
 from web_builders import FakeSleep, step, step_done, submit
 
 from app.supervisor import breaker
-from app.supervisor.engine_life import EngineLife, Listeners
+from app.supervisor.engine_life import EngineLife
+from app.supervisor.engine_ties import Listeners
 from app.supervisor.pulse import FIRST_STEP_S, HANG_FACTOR, HANG_S, LOADING_FACTOR
 from scheduler.engine.messages import Events, Failed, Hello, Loading, Ready, Reply, Submit
 from scheduler.errors import EngineGone
@@ -73,6 +74,8 @@ class Stage:
     unfinished: int = 0
     no_process: int = 0
     gone: list[int] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+    explained: bool = False
     again: list[Submit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -81,7 +84,7 @@ class Stage:
             on_events=self.events.append,
             on_status=lambda status, text: self.statuses.append((status, text)),
             on_ready=lambda ready: None,
-            on_gone=lambda: self.gone.append(self.life.status.boot),
+            on_gone=self._gone,
             resubmit=lambda: self.again,
             work=lambda: self.unfinished,
         )
@@ -90,6 +93,11 @@ class Stage:
             clock=self.clock, sleep=self.clock.sleep,
         )  # fmt: skip
         self.life._begin()
+
+    def _gone(self, detail: str) -> bool:
+        self.gone.append(self.life.status.boot)
+        self.details.append(detail)
+        return self.explained
 
     def _client(self, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> FakeClient:
         self.clients.append(FakeClient(on_message, on_gone))
@@ -114,6 +122,31 @@ def test_a_life_is_greeted_with_its_boot_and_is_up_once_ready() -> None:
     assert stage.statuses[-1] == ("loading", "reading weights (25 %)")
     stage.clients[0].ready()
     assert stage.life.up and stage.statuses[-1] == ("up", "")
+
+
+def test_why_a_life_ended_is_told_until_the_next_one_is_up_and_while_it_rests() -> None:
+    stage = Stage()
+    why = "RuntimeError: x, raised by your policy 'mine' (mine.py, line 3)"
+    for life in range(breaker.CRASHES_ALLOWED):
+        stage.clients[-1].ready()
+        stage.clients[-1].say(Failed(why))
+        stage.die()
+        assert stage.life.status.state == "down" and why in stage.life.status.text, f"after life {life}"
+    assert any("resting" in text and why in text for _, text in stage.statuses)
+    stage.clients[-1].ready()
+    assert stage.life.up and stage.life.status.text == ""
+
+
+def test_policies_of_ones_own_are_asked_for_in_the_greeting_and_known_once_ready() -> None:
+    stage = Stage()
+    stage.life._policies = "mine"
+    stage.die()
+    assert stage.clients[-1].hello.policies == "mine"  # type: ignore[union-attr]
+    row = {"name": "sjf", "file": "a.py", "sha256": "00"}
+    stage.clients[-1].say(Ready(1, 3, 1, {"policy": "sjf"}, 1, {}, [row]))
+    assert stage.life.own_policy == row
+    stage.clients[-1].say(Ready(1, 3, 1, {"policy": "fcfs"}, 1, {}, [row]))
+    assert stage.life.own_policy is None
 
 
 def test_nothing_is_sent_to_an_engine_that_is_not_up() -> None:
@@ -248,6 +281,29 @@ def test_an_engine_that_dies_often_rests() -> None:
     assert any("resting" in text for _, text in stage.statuses)
 
 
+def test_deaths_whose_cause_is_known_and_shut_out_call_for_no_rest() -> None:
+    stage = Stage(explained=True)
+    for _ in range(2 * breaker.CRASHES_ALLOWED):
+        stage.clients[-1].ready()
+        stage.die()
+    assert stage.clock.now == 0.0
+
+
+def test_without_a_number_for_it_no_life_begins_until_there_is_one() -> None:
+    stage = Stage()
+    stage.clients[0].ready()
+    taken, refusals = stage.life._next_boot, [EngineGone("no number"), None]
+
+    def next_boot() -> int:
+        if (refusal := refusals.pop(0)) is not None:
+            raise refusal
+        return taken()
+
+    stage.life._next_boot = next_boot
+    stage.die()
+    assert refusals == [] and len(stage.clients) == 2
+
+
 def test_an_engine_with_work_and_no_step_is_hung_and_an_idle_one_is_not() -> None:
     stage = Stage()
     stage.clients[0].ready()
@@ -333,6 +389,10 @@ def test_the_watch_kills_what_hangs() -> None:
     with pytest.raises(TimeoutError):
         stage.life._watch()
     assert stage.clients[0].killed
+    stage.die()
+    stage.clients[1].ready()
+    stage.die()
+    assert stage.details == ["step_hang", "engine_crash"], "each death is told as what it was"
 
 
 def test_a_stopped_life_is_the_last_one() -> None:

@@ -92,6 +92,9 @@ def test_the_place_in_the_queue_counts_who_waits() -> None:
     flight.event(scheduled(2, at=10_000_000))
     now[0] = 20_000_000
     assert flight.waiting == 2 and flight.place().start_ms == 20.0
+    third, fourth = flight.place_of("req_3"), flight.place_of("req_4")
+    assert third is not None and fourth is not None and flight.place_of("req_1") is flight.place_of("nobody") is None
+    assert (third.position, third.start_ms) == (1, 10.0) and (fourth.position, fourth.start_ms) == (2, 20.0)
     flight.event(scheduled(2, at=10_000_000, resumed=True))
     flight.event(finished("req_3", 3, FinishReason.ABORT))
     assert flight.waiting == 1

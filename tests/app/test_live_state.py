@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,6 +211,21 @@ def test_waiting_now_names_the_binding_the_cause_or_the_step() -> None:
     assert counts["step"] == 1 and counts["quota"] == 1 and counts[binding] == shown["gauges"]["waiting"] - 2
     state.apply(ev.RequestUnparked(*engine.key(), parked))
     assert state.gauges()["waiting_by_reason"]["quota"] == 0
+
+
+def test_who_holds_what_stands_beside_those_who_wait_for_it() -> None:
+    state, engine, log = busy(steps=12)
+    last = [event for event in log if isinstance(event, ev.StepCompleted)][-1]
+    common = ev.Blockers(16, (ev.Holding("a", 9), ev.Holding("b", 4)), 3)
+    state.apply(replace(last, seq=engine.key()[1], blockers=common))
+    rows = state.snapshot()["waiting_now"]
+    assert {row["reason"] for row in rows} == {last.binding.name.lower()}
+    assert all(row["blockers"] == common.named(last.binding) for row in rows)
+    own = ev.Blockers(2, (ev.Holding("a", 2),), needed=40)
+    state.apply(ev.RequestParked(*engine.key(), rows[0]["number"], WaitReason.QUOTA, own))
+    assert state.snapshot()["waiting_now"][0]["blockers"] == own.named(WaitReason.QUOTA)
+    state.engine_status("down", "why")
+    assert all(row["blockers"] is None for row in state.snapshot()["waiting_now"])
 
 
 def test_while_held_or_down_everybody_waits_for_that() -> None:

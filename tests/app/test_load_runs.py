@@ -75,7 +75,7 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         self.ledger, self.engine = FakeLedger(), FakeEngine()
         self.told: list[dict[str, Any]] = []
-        around = Surroundings(directory, lambda: "http://127.0.0.1:1", "", {}, lambda run: self.told.append(dict(run or {})))
+        around = Surroundings(directory, lambda: "http://127.0.0.1:1", "", dict, lambda run: self.told.append(dict(run or {})))
         self.runs = LoadRuns(around, self.ledger, self.engine)
 
     def finish(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.pages import NAV, pages
+from app.pages import NAV, no_such_page, pages
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = sorted((ROOT / "templates").glob("*.html"))
@@ -22,6 +22,7 @@ PATHS = ["/", "/load", "/runs", "/runs/run_1", "/requests", "/requests/req_1", "
 def client() -> FlaskClient:
     app = Flask("pages", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
     app.register_blueprint(pages)
+    app.register_error_handler(404, no_such_page)
     return app.test_client()
 
 
@@ -45,6 +46,31 @@ def test_the_navigation_holds_only_pages_that_exist(client: FlaskClient) -> None
 def test_what_a_url_says_is_escaped(client: FlaskClient) -> None:
     page = client.get("/requests/%22%3E%3Cimg%20src=x%3E").text
     assert "<img" not in page
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_who_looks_for_a_page_that_is_not_there_is_shown_the_way_back(client: FlaskClient) -> None:
+    response = client.get("/nope<b>", headers=BROWSER)
+    assert response.status_code == 404 and response.mimetype == "text/html"
+    assert '<a class="button" href="/">' in response.text and "/nope&lt;b&gt;" in response.text
+    assert all(f">{label}</a>" in response.text for _, label in NAV)
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        ("/api/nope", BROWSER),
+        ("/v1/nope", BROWSER),
+        ("/nope", {"Accept": "*/*"}),
+        ("/nope", {"Accept": "application/json"}),
+        ("/nope", {}),
+    ],
+)
+def test_programs_get_the_error_object(client: FlaskClient, path: str, accept: dict[str, str]) -> None:
+    response = client.get(path, headers=accept)
+    assert response.status_code == 404 and response.json["error"]["code"] == "unknown_url"
 
 
 def test_a_sequence_leads_to_its_request(client: FlaskClient) -> None:

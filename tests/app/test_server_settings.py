@@ -39,6 +39,8 @@ def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> N
         (["--host", "0.0.0.0"], {}),
         (["--host", "192.0.2.1"], {}),
         (["--config", "nowhere.toml"], {}),
+        (["--max-requests-per-minute", "60"], {}),
+        (["--max-requests-per-minute", "-1", "--api-key-file", "keys"], {}),
     ],
 )  # fmt: skip
 def test_what_is_unknown_or_unsafe_is_an_error_of_one_line(argv: list[str], environ: dict[str, str], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from architecture.purity import impure
 from architecture.sources import Import, Source, within
@@ -19,12 +20,12 @@ QUOTES = {
     2: "torch only under runners/torch_runner/, loaded late by engine/server.py.",
     3: "flask*, sqlalchemy only under app/, a Session or connection only under app/store/.",
     4: "Of scheduler, app imports only core.events, the words of core.request, core.policies.catalog, engine.client, "
-    "engine.messages, text, metrics, settings, simulate, runners.cost_model, errors (wiring.py also engine.local); never torch "
-    "or locust. gevent only in app/serve.py, wiring.py, app/serving/.",
+    "engine.messages, text, metrics, settings, simulate, experiments, runners.cost_model, errors (wiring.py also "
+    "engine.local); never torch or locust. gevent only in app/serve.py, wiring.py, app/serving/.",
     5: "loadgen imports neither of the others; they never import it.",
-    6: "Policies import policies.base, policies.queues and core.request, never each other.",
+    6: "Policies import policies.base, policies.queues, policies.prefixes and core.request, never each other.",
     7: "Only wiring.py joins parts of app that do not know each other.",
-    8: "runners never import engine; core never imports runners.",
+    8: "runners never import engine; core never imports runners; metrics import the words of the core alone.",
     9: "No function-level import but rule 2's and optional extras (one module each).",
 }
 
@@ -41,8 +42,8 @@ CONNECTIONS = {
 }  # fmt: skip
 APP_MAY_KNOW = (
     "scheduler.core.events", "scheduler.core.policies.catalog", "scheduler.engine.client", "scheduler.engine.messages",
-    "scheduler.text", "scheduler.metrics", "scheduler.settings", "scheduler.simulate", "scheduler.runners.cost_model",
-    "scheduler.errors",
+    "scheduler.text", "scheduler.metrics", "scheduler.settings", "scheduler.simulate", "scheduler.experiments",
+    "scheduler.runners.cost_model", "scheduler.errors",
 )  # fmt: skip
 WORDS_OF_REQUEST = {"FinishReason", "RequestState", "SamplingParams", "WaitReason"}
 GREEN_ROOMS = ("app.serve", "app.wiring", "app.serving")
@@ -147,12 +148,12 @@ def policies_are_strangers(source: Source) -> Iterator[Finding]:
         f"{POLICIES}.queues",
     ):
         return
-    allowed = (f"{POLICIES}.base", f"{POLICIES}.queues", "scheduler.core.request", "scheduler.errors")
+    shared = [f"{POLICIES}.{name}" for name in ("base", "queues", "prefixes")]
+    allowed = (*shared, "scheduler.core.request", "scheduler.errors")
     for item in source.imports:
         if item.top == "scheduler" and not (within(item.full, *allowed) or within(item.module, *allowed)):
-            yield Finding(
-                source.path, item.line, 6, f"imports {item.full}", "what two policies share is a queue in policies/queues.py"
-            )
+            room = "what two policies share is a queue in policies/queues.py, or the watch in policies/prefixes.py"
+            yield Finding(source.path, item.line, 6, f"imports {item.full}", room)
 
 
 def parts_meet_in_wiring(source: Source, rooms: dict[str, tuple[str, ...]], words: tuple[str, ...]) -> Iterator[Finding]:
@@ -184,6 +185,19 @@ def runners_and_engine_apart(source: Source) -> Iterator[Finding]:
             )
 
 
+def metrics_are_pure(source: Source) -> Iterator[Finding]:
+    """Rule 8, as docs/adr/0008 adds to it."""
+    if not source.inside("scheduler.metrics"):
+        return
+    allowed = ("scheduler.core.events", "scheduler.core.request", "scheduler.metrics")
+    for item in source.imports:
+        own = within(item.full, *allowed) or within(item.module, *allowed)
+        if not own and (item.top not in sys.stdlib_module_names or item.top in ("time", "threading", "logging", "os")):
+            yield Finding(
+                source.path, item.line, 8, f"imports {item.full}", "hand it in as an argument: a metric is a pure fold"
+            )
+
+
 def imports_stand_at_the_top(sources: Iterable[Source]) -> Iterator[Finding]:
     """Rule 9."""
     users: dict[str, list[tuple[Source, Import]]] = defaultdict(list)
@@ -207,7 +221,7 @@ RULES: dict[int, Callable[[Source], Iterator[Finding]]] = {
     4: app_knows_little_of_scheduler,
     5: loadgen_is_a_stranger,
     6: policies_are_strangers,
-    8: runners_and_engine_apart,
+    8: lambda source: chain(runners_and_engine_apart(source), metrics_are_pure(source)),
 }
 
 

@@ -20,9 +20,48 @@ POLICIES_HEAD = """# Policies
 A policy is the ORDER of the queue: it says who is next and who yields, not whether there is room (allocation), nor how many
 tokens somebody gets (batching). It is chosen with `--policy`, `--set policy=NAME`, on the Policy page or by
 `PATCH /api/scheduler`, and can be changed while requests wait: the new one takes over between two steps. Priority: the
-lower number runs first. Ties are broken by arrival. Parameters are set as `--set policy_params.NAME=VALUE`.
-`GET /api/scheduler` gives this catalog as JSON.
+lower number runs first. Ties are broken by arrival. Parameters are set as `--set policy_params.NAME=VALUE`,
+those of a family, `weight.*`, each by its own name: `--set policy_params.weight.ann=2`.
+`GET /api/scheduler` gives this catalog as JSON. Which policy keeps which guarantee, as measured: [the table](#guarantees).
 """
+
+OWN_POLICIES = '''## A policy of your own
+`batchscope serve --policies DIR` (or `BATCHSCOPE_POLICIES`, or `policies` in `batchscope.toml`) loads every `*.py` of DIR into
+the engine process and adds what it finds to the catalog, marked *yours*, with the hash of its file; the hash is kept with each
+run that uses it. A file defines `INFO`, as those of `scheduler/core/policies` do; `base.py` there says what a policy owes. It
+is code of yours with all the rights of the engine: load no stranger's. Save this as `my_policies/short_prompts.py`:
+
+```python
+from scheduler.core.policies.base import Keyed, Param, PolicyInfo
+from scheduler.core.request import Request
+
+
+class ShortPrompts(Keyed):
+    """Each prompt token counts as so much later an arrival."""
+
+    def __init__(self, ms_a_token: float = 5.0) -> None:
+        super().__init__()
+        self._ns = int(ms_a_token * 1_000_000)
+
+    def key_of(self, request: Request, now: int) -> int:
+        return request.received_at + self._ns * request.prompt_tokens
+
+
+INFO = PolicyInfo(
+    name="short_prompts",
+    help="short prompts first, within a bound",
+    params=(Param("ms_a_token", 5.0, 0.0, 1000.0, "how much later a prompt token counts as, ms"),),
+    source="the page on policies",
+    guarantee="Nobody is overtaken by a request that came more than ms_a_token · (difference of prompt tokens) later.",
+    make=lambda params, pool: ShortPrompts(params["ms_a_token"]),
+)
+```
+
+and start with `batchscope serve --policies my_policies --policy short_prompts`. Before it is offered, a policy serves a few
+requests in a small trial. A file that cannot be read, takes a name that is taken, or whose policy lacks a method or fails the
+trial, stops the start and is named. Should a policy raise later, the engine ends and a new one begins: the log and `/readyz`
+say which policy, in which line.
+'''
 
 REFERENCE_HEAD = """# Reference
 
@@ -51,7 +90,7 @@ run. Names are vLLM's where vLLM has one. *live*: changes between two steps; *re
 
 def policies_page() -> str:
     """docs/policies.md."""
-    return "\n".join([POLICIES_HEAD, *(_policy(info) for info in CATALOG.values())])
+    return "\n".join([POLICIES_HEAD, *(_policy(info) for info in CATALOG.values()), OWN_POLICIES])
 
 
 def reference_page() -> str:

@@ -173,6 +173,27 @@ def test_a_setting_changed_on_the_policy_page_is_in_effect_and_marked(server: Li
     assert get(server, "/api/live")["markers"][-1]["text"] == "max_num_seqs 16 → 8"
 
 
+def test_weights_of_tenants_are_set_in_one_line_and_shown_as_they_were_set(server: LiveServer, open_page: OpenPage) -> None:
+    page, weights = open_page(), 'input[name="policy_params.weight.*"]'
+    page.goto(f"{server.url}/policy")
+    page.select_option("select[name=policy]", "vtc")
+    page.fill(weights, "ann=2, b%2Cc = 0.5")
+    page.click("#apply")
+    expect(page.locator("#note")).to_have_text("applied")
+    assert get(server, "/api/scheduler")["settings"]["policy_params"] == {"weight.ann": 2, "weight.b,c": 0.5}
+    page.reload()
+    expect(page.locator(weights)).to_have_value("ann=2, b%2Cc=0.5")
+    expect(page.locator("#diff")).to_have_text("Nothing is changed.")
+    page.fill(weights, "ann")
+    page.click("#apply")
+    expect(page.locator("#note")).to_contain_text("policy_params.weight.ann must be a number")
+    page.reload()
+    page.select_option("select[name=policy]", "fcfs")
+    page.click("#apply")
+    expect(page.locator("#note")).to_have_text("applied")
+    assert get(server, "/api/scheduler")["settings"]["policy_params"] == {}
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_fits_its_window_and_can_be_read(server: LiveServer, open_page: OpenPage, theme: str) -> None:
     run = get(server, "/api/runs")["items"][0]["id"]

@@ -465,3 +465,13 @@ def server_post(server: LiveServer, path: str, body: Any) -> Any:
     reply = ask(server.url, "POST", path, BEARER, body)
     assert reply.status in (200, 201), reply.body
     return json.loads(reply.body)
+
+
+def test_a10_a_key_that_sends_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
+    body = {"model": "null", "prompt": [1, 2], "max_tokens": 1}
+    with keyed_server(tmp_path, "--max-requests-per-minute", "3") as server:
+        replies = [ask(server.url, "POST", "/v1/completions", BEARER, body) for _ in range(5)]
+        assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
+        assert replies[-1].error["code"] == "rate_limit_exceeded" and 1 <= int(replies[-1].headers["retry-after"]) <= 20
+        assert ask(server.url, "GET", "/api/requests", BEARER).status == 200, "only inference is counted"
+        assert b'reason="rate_limit_exceeded"} 2' in ask(server.url, "GET", "/metrics", BEARER).body

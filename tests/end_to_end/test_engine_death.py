@@ -84,17 +84,19 @@ def without_fault(server: LiveServer) -> list[str]:
     return texts
 
 
-def assert_told_and_served(server: LiveServer, streaming: list[Call], waiting: list[Call], texts: list[str]) -> None:
+def assert_told_and_served(
+    server: LiveServer, streaming: list[Call], waiting: list[Call], texts: list[str], detail: str = "engine_crash"
+) -> None:
     for call in streaming:
         call.over()
-        assert call.status == 200 and call.events[-1] == "[DONE]" and call.error == "engine_crash", call.data[-300:]
+        assert call.status == 200 and call.events[-1] == "[DONE]" and call.error == detail, call.data[-300:]
     assert [call.over().status for call in waiting] == [200] * WAITING
     assert [call.text for call in waiting] == texts
     at_rest(server)
     found = rows(server)
     for call in streaming:
         row = found[call.name]
-        assert (row["finish"], row["detail"], row["status_code"]) == ("error", "engine_crash", 200)
+        assert (row["finish"], row["detail"], row["status_code"]) == ("error", detail, 200)
         assert row["finished"] is not None and row["ttft_ms"] is not None and row["e2e_ms"] > row["ttft_ms"]
         assert row["waits"] == {} and row["prefill_ms"] is None, "only the engine could count the parts: unknown is NULL"
     for call in waiting:
@@ -140,7 +142,7 @@ def test_a_frozen_engine_is_seen_and_replaced(tmp_path: Path) -> None:
         first = server.engine_pid()
         assert first is not None
         os.kill(first, signal.SIGSTOP)
-        assert_told_and_served(server, streaming, waiting, texts)
+        assert_told_and_served(server, streaming, waiting, texts, "step_hang")
         assert first not in engine_processes(), "it was killed, so nothing of it can come late"
         assert "no step for" in server.text_of_log()
 

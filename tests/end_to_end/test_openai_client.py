@@ -143,7 +143,11 @@ def test_a_hang_up_while_queued_and_a_time_out_and_a_cancel(slow: LiveServer) ->
         wait_until(lambda: slow.get("/api/live")["gauges"]["running"] == 2)
         with _post(slow, "queued", stream=True) as sock:
             head = sock.recv(2000)
-            assert b"X-Queue-Position: 1" in head
+            assert b"X-Queue-Position: 1\r\n" in head and b"X-Queue-Position-Exact: true" in head
+            here = slow.get(f"/api/requests/{wait_until(lambda: _only(slow, 'queued', state='waiting'), 5)['id']}")
+            assert (here["queue"]["position"], here["queue"]["exact"], here["waited"][-1]["to_ms"]) == (1, True, None)
+            held = wait_until(lambda: slow.get("/api/live")["waiting_now"][0]["blockers"], 5)
+            assert (held["reason"], held["limit"], held["rest"]) == ("slots", 2, 0)
         row = wait_until(lambda: _only(slow, "queued", state="finished"), 5)
         assert (row["finish"], row["detail"], row["output_tokens"]) == ("abort", "client_gone", 0)
         with _post(slow, "late", timeout_ms=50) as sock:

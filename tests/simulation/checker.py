@@ -30,7 +30,7 @@ def check(life: Life, ended: bool) -> list[str]:
     found += _clients(life)
     found += _terminals(life)
     found += _rows(life)
-    found += _log(life.log, life.killed_webs)
+    found += _log(life.log)
     found += _recorded(life)
     for table in metadata.sorted_tables:
         columns = ", ".join(column.name for column in table.columns if column.name != "web_pid")
@@ -151,7 +151,7 @@ def _rows(life: Life) -> Iterator[str]:
 # ---- the log
 
 
-def _log(log: list[Event], killed: int) -> Iterator[str]:
+def _log(log: list[Event]) -> Iterator[str]:
     """Seqs without a hole in each boot, and no step over the budget in force."""
     boot, seq, budget = 0, 0, 0
     for event in log:
@@ -159,8 +159,6 @@ def _log(log: list[Event], killed: int) -> Iterator[str]:
             if event.boot < boot:
                 yield f"an event of boot {event.boot} after boot {boot}"
             boot, seq = event.boot, 0
-        if isinstance(event, EngineStarted) and killed:
-            seq = 0  # nothing of the life before was recorded when the web process died: its number was free again
         if event.seq != seq + 1:
             yield f"boot {boot}: seq {event.seq} after {seq}"
         seq = event.seq

@@ -68,7 +68,7 @@ def make(seed: int) -> Plan:
     chance = Random(f"plan {seed}")
     on = tuple(fault for fault in FAULTS if chance.random() < 0.4)
     span = chance.choice((50, 200, 600)) * MS
-    settings = _settings(chance)
+    settings = _settings(chance) | _newer(Random(f"newer settings {seed}"))
     clients = tuple(sorted((_client(chance, f"r{n}", span, on, settings) for n in range(chance.randint(2, 9))), key=_at))
     weather = Weather(
         latency=chance.choice((1, MS // 10, 2 * MS)),
@@ -103,6 +103,22 @@ def _settings(chance: Random) -> dict[str, Any]:
         "allocation": "reserve" if chance.random() < 0.2 else "on_demand",
         "max_num_queued_reqs": 2 if chance.random() < 0.15 else 10_000,
     }
+
+
+def _newer(chance: Random) -> dict[str, Any]:
+    """Settings that came later, drawn apart, so that the seeds kept for their faults stay the lives that they were."""
+    settings: dict[str, Any] = {}
+    if chance.random() < 0.3:
+        settings["itl_target_ms"] = chance.choice((1.0, 15.0))
+    if chance.random() < 0.3:
+        settings["max_head_skips"] = chance.choice((1, 3))
+    if chance.random() < 0.3:
+        settings["long_prefill_token_threshold_adaptive"] = True
+    if chance.random() < 0.2:
+        settings["tenant_max_running"] = chance.choice((1, 2))
+    if chance.random() < 0.2:
+        settings["tenant_max_tokens"] = chance.choice((40, 120))
+    return settings
 
 
 def _client(chance: Random, id: str, span: int, on: tuple[str, ...], settings: dict[str, Any]) -> ClientPlan:

@@ -16,7 +16,8 @@ from app.api.errors import Problem
 from app.serving.in_flight import InFlight
 from app.store import database
 from app.store.scribe import Scribe
-from app.supervisor.engine_life import EngineLife, Listeners
+from app.supervisor.engine_life import EngineLife
+from app.supervisor.engine_ties import Listeners
 from scheduler.engine.messages import Events, Hello, Ready, Reply
 from scheduler.errors import EngineGone
 
@@ -93,7 +94,7 @@ class _Stage:
             on_events=self.heard.append,
             on_status=lambda status, text: None,
             on_ready=lambda ready: None,
-            on_gone=lambda: None,
+            on_gone=lambda detail: None,
             resubmit=lambda: [submit()],
             work=lambda: 1,
         )

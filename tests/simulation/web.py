@@ -28,11 +28,12 @@ from app.serving.answers import Answer
 from app.serving.in_flight import InFlight
 from app.store.accepted import AcceptedRow, sequence_ids
 from app.store.writer import Writer
-from app.supervisor.engine_life import EngineLife, Listeners
+from app.supervisor.engine_life import EngineLife
+from app.supervisor.engine_ties import Listeners
 from app.wiring import Server
 from scheduler.core.events import Event, RequestQueued
 from scheduler.core.request import SamplingParams
-from scheduler.engine.messages import Ready, StepDone, Submit
+from scheduler.engine.messages import Events, Ready, StepDone, Submit
 from scheduler.errors import EngineGone
 from scheduler.runners.base import Runner
 
@@ -65,6 +66,7 @@ class Web:
             storage_problem=outcomes.storage,
             crash_problem=outcomes.crashed,
             timeout_problem=outcomes.timed_out,
+            poison_problem=outcomes.poison,
             clock=world.now,
         )
         self.engine = self._make_engine()
@@ -167,7 +169,7 @@ class Web:
     def _make_engine(self) -> EngineLife:
         world, plan = self.world, self.plan
         listeners = Listeners(
-            on_events=self.feed.take,
+            on_events=self._take,
             on_status=self.live.engine_status,
             on_ready=self._ready,
             on_gone=self.acceptance.engine_gone,
@@ -196,8 +198,11 @@ class Web:
     def _keep_time_outs(self) -> None:
         while not self.draining:  # Server._keep_time_outs
             self.world.sleep(1.0)
-            if not self.engine.up:
-                self.acceptance.expire()
+            self.acceptance.expire()
+
+    def _take(self, message: Events | StepDone) -> None:
+        self.feed.take(message)  # Server._hear
+        self.acceptance.go_on()
 
     def _hear(self, events: list[Event], step: StepDone | None) -> None:
         self._log.extend(events)

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from scheduler.core.blocks import BlockPool
+from scheduler.core.blocks import Key as Key
+from scheduler.core.blocks import Observer
+from scheduler.core.blocks import Place as Place
+from scheduler.core.blocks import content as content
 from scheduler.core.policies.queues import SortedQueue
 from scheduler.core.request import Request
 
@@ -24,6 +27,7 @@ class Departure(Enum):
 
     ADMITTED = "admitted"  # it is the head, and runs
     GONE = "gone"  # it ended, from anywhere in the queue
+    PARKED = "parked"  # it waits for a cause of its own, from anywhere; it is enqueued again, or ends, without another dequeue
 
 
 class Policy(Protocol):
@@ -33,7 +37,11 @@ class Policy(Protocol):
     """May a waiting request displace a running one?"""
 
     def enqueue(self, request: Request, now: int) -> None:
-        """`request` waits: it is new, or back after a preemption (`request.preemptions` > 0)."""
+        """`request` waits: it is new, or back after a preemption (`request.preemptions` > 0).
+
+        Or back after it was parked (`request.parked` still names the cause): then it had been next before it left, and
+        keeps its key, or its place before those that were not.
+        """
 
     def head(self, now: int) -> Request | None:
         """Who is next; None only when nobody waits."""
@@ -57,9 +65,33 @@ class Policy(Protocol):
         """Take over from another policy: `waiting` in the order in which they were added, and who runs."""
 
 
+class Prefixes(Protocol):
+    """What an order may ask of the block pool: which prefixes can be hit, and to hear when that changes.
+
+    A place says where a prefix ends; blocks.py says what it is made of. `observe` is called by whoever takes requests
+    (`enqueue` or `adopt`), never by a constructor: a policy that was only tried on hears nothing.
+    """
+
+    size: int
+    caching: bool
+
+    def root(self, tenant: str) -> Place:
+        """Where the prefixes of `tenant` begin."""
+
+    def after(self, place: Place, tokens: bytes) -> Place | None:
+        """Where the prefix ends that goes on from `place` with a block of `tokens`; None when no block holds them."""
+
+    def observe(self, observer: Observer | None) -> None:
+        """`observer` hears of each block that is cached or evicted from now on, instead of who heard before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A number that a policy takes. A whole-number default means that only whole numbers are taken."""
+    """A number that a policy takes. A whole-number default means that only whole numbers are taken.
+
+    A name that ends in `.*` stands for any number of them, `weight.ann` and `weight.bob` for `weight.*`; the default is
+    then the value of those that are not named.
+    """
 
     name: str
     default: float
@@ -67,20 +99,44 @@ class Param:
     high: float
     help: str
 
+    @property
+    def whole(self) -> bool:
+        """Are only whole numbers taken?"""
+        return isinstance(self.default, int)
+
+    @property
+    def family(self) -> str | None:
+        """`weight.` of `weight.*`: what the names of all its members begin with."""
+        return self.name[:-1] if self.name.endswith(".*") else None
+
+    def takes(self, name: str) -> bool:
+        """Is `name` this parameter, or one of its family?"""
+        if self.family is None:
+            return name == self.name
+        return name.startswith(self.family) and name != self.family
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """A policy as people see it. make: from all of `params` by name, and the pool for orders that look at prefixes."""
+    """A policy as people see it. make: from all of `params` by name, and the pool's prefixes for orders that look at them."""
 
     name: str
     help: str
     params: tuple[Param, ...]
     source: str
     guarantee: str
-    make: Callable[[Mapping[str, float], BlockPool | None], Policy]
+    make: Callable[[Mapping[str, float], Prefixes | None], Policy]
 
 
 PREEMPT = Param("preempt", 0, 0, 1, "1: a waiting request may take the place of a running one that sorts behind it")
+WEIGHTS = Param("weight.*", 1.0, 0.001, 1000.0, "share of the tenant named instead of *, relative to the other tenants' shares")
+
+
+def tenant_weights(params: Mapping[str, float]) -> dict[str, float]:
+    """Tenant → weight, of those named by `weight.<tenant>`; everybody else's is 1."""
+    family = WEIGHTS.family
+    assert family is not None, "the weights are a family"
+    return {name.removeprefix(family): value for name, value in params.items() if name.startswith(family)}
 
 
 class Books:
@@ -140,3 +196,29 @@ class Keyed(Books, ABC):
         for request in waiting:
             request.key = self.key_of(request, now)
             self._queue.push(request)
+
+
+class Standoff:
+    """Remembers that nobody yields to the head, so that the running are not looked at again while that cannot change.
+
+    It can when another one is the head, when more or fewer run, when somebody joins or leaves the decodes, or when the
+    steps have passed for which the policy says that it holds.
+    """
+
+    __slots__ = ("_head", "_running", "_steps")
+
+    def __init__(self) -> None:
+        self._head = self._running = -1
+        self._steps = 0.0
+
+    def holds(self, head: Request, running: Sequence[Request]) -> bool:
+        """Was it found, and has nothing changed since?"""
+        return head.number == self._head and len(running) == self._running and self._steps > 0
+
+    def begin(self, head: Request, running: Sequence[Request], steps: float) -> None:
+        """It was found, for this many steps."""
+        self._head, self._running, self._steps = head.number, len(running), steps
+
+    def step(self, changed: bool) -> None:
+        """A step has passed. changed: somebody joined or left the decodes."""
+        self._steps = 0.0 if changed else self._steps - 1

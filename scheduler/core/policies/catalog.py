@@ -8,34 +8,67 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from scheduler.core.blocks import BlockPool
-from scheduler.core.policies import edf, fcfs, priority, priority_aging, sjf, weighted_score
-from scheduler.core.policies.base import Param, Policy, PolicyInfo
+from scheduler.core.policies import (
+    deficit_longest_prefix,
+    deficit_round_robin,
+    edf,
+    fcfs,
+    least_slack,
+    lifo,
+    longest_prefix,
+    priority,
+    priority_aging,
+    sjf,
+    skip_join_mlfq,
+    srtf,
+    vtc,
+    weighted_score,
+)
+from scheduler.core.policies.base import Param, Policy, PolicyInfo, Prefixes
 from scheduler.errors import SettingsError
 
-_ALL = (fcfs.INFO, priority.INFO, priority_aging.INFO, sjf.INFO, edf.INFO, weighted_score.INFO)
+_ALL = (
+    fcfs.INFO,
+    priority.INFO,
+    priority_aging.INFO,
+    sjf.INFO,
+    srtf.INFO,
+    skip_join_mlfq.INFO,
+    edf.INFO,
+    least_slack.INFO,
+    vtc.INFO,
+    deficit_round_robin.INFO,
+    longest_prefix.INFO,
+    deficit_longest_prefix.INFO,
+    weighted_score.INFO,
+    lifo.INFO,
+)
 
 CATALOG: dict[str, PolicyInfo] = {info.name: info for info in _ALL}
 
 
-def make(name: str, params: Mapping[str, object], pool: BlockPool | None = None) -> Policy:
-    """The policy `name`; raises SettingsError naming `policy` or `policy_params.x`."""
-    info = CATALOG.get(name)
+def make(
+    name: str, params: Mapping[str, object], pool: Prefixes | None = None, known: Mapping[str, PolicyInfo] = CATALOG
+) -> Policy:
+    """The policy `name` of `known`; raises SettingsError naming `policy` or `policy_params.x`."""
+    info = known.get(name)
     if info is None:
-        raise SettingsError(f"unknown policy {name!r}; known: {', '.join(CATALOG)}", "policy")
-    known = {param.name: param for param in info.params}
-    for key in params:
-        if key not in known:
-            takes = ", ".join(known) or "none"
+        raise SettingsError(f"unknown policy {name!r}; known: {', '.join(known)}", "policy")
+    values = {param.name: param.default for param in info.params if param.family is None}
+    for key, value in params.items():
+        param = next((param for param in info.params if param.takes(key)), None)
+        if param is None:
+            takes = ", ".join(param.name for param in info.params) or "none"
             raise SettingsError(f"policy {name} has no parameter {key!r}; it takes: {takes}", f"policy_params.{key}")
-    return info.make({param.name: _checked(param, params.get(param.name, param.default)) for param in info.params}, pool)
+        values[key] = _checked(param, key, value)
+    return info.make(values, pool)
 
 
-def _checked(param: Param, value: object) -> float:
-    where = f"policy_params.{param.name}"
+def _checked(param: Param, name: str, value: object) -> float:
+    where = f"policy_params.{name}"
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise SettingsError(f"{where} must be a number, not {value!r}", where)
-    if isinstance(param.default, int) and value != int(value):
+    if param.whole and value != int(value):
         raise SettingsError(f"{where} must be a whole number, not {value!r}", where)
     if not param.low <= value <= param.high:
         raise SettingsError(f"{where} must be between {param.low:g} and {param.high:g}, not {value!r}", where)

@@ -22,8 +22,8 @@ class Fcfs(Books):
         self._queue = Fifo()
 
     def enqueue(self, request: Request, now: int) -> None:
-        """To the end; back to the front after a preemption."""
-        if request.preemptions:
+        """To the end; back to the front after a preemption, and in its place after it was parked."""
+        if request.preemptions and request.parked is None:
             self._queue.push_front(request)
         else:
             self._queue.push(request)

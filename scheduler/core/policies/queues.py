@@ -14,19 +14,28 @@ from scheduler.core.request import Request
 
 
 class Fifo:
-    """First in, first out; out of the middle in O(1), without leaving anything to compact."""
+    """First in, first out; out of the middle in O(1), without leaving anything to compact.
 
-    __slots__ = ("_queue",)
+    Who comes back after it was parked had been first before it left: it goes before all who were never parked.
+    """
+
+    __slots__ = ("_queue", "_back", "_numbers")
 
     def __init__(self) -> None:
         self._queue: OrderedDict[int, Request] = OrderedDict()
+        self._back: dict[int, Request] = {}
+        self._numbers: list[int] = []  # of those in `_back`, ascending
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._back)
 
     def push(self, request: Request) -> None:
         """At the end."""
-        self._queue[request.number] = request
+        if request.parked is None:
+            self._queue[request.number] = request
+        else:
+            self._back[request.number] = request
+            insort(self._numbers, request.number)
 
     def push_front(self, request: Request) -> None:
         """Before all others: it was there before."""
@@ -35,11 +44,17 @@ class Fifo:
 
     def first(self) -> Request | None:
         """The oldest, or None."""
-        return next(iter(self._queue.values()), None)
+        first = next(iter(self._queue.values()), None)
+        if not self._numbers or (first is not None and first.preemptions and first.number < self._numbers[0]):
+            return first
+        return self._back[self._numbers[0]]
 
     def remove(self, request: Request) -> None:
         """From wherever it is."""
-        del self._queue[request.number]
+        if self._back.pop(request.number, None) is None:
+            del self._queue[request.number]
+        else:
+            del self._numbers[bisect_left(self._numbers, request.number)]
 
 
 class SortedQueue:
@@ -95,3 +110,35 @@ class SortedQueue:
             self._lasts[index] = run[-1]
         else:
             del self._runs[index], self._lasts[index]
+
+
+class TenantQueues:
+    """A SortedQueue for each tenant of whom somebody waits. It knows no order among tenants."""
+
+    __slots__ = ("_queues",)
+
+    def __init__(self) -> None:
+        self._queues: dict[str, SortedQueue] = {}
+
+    def __contains__(self, tenant: str) -> bool:
+        return tenant in self._queues
+
+    def push(self, request: Request) -> None:
+        """In its place by `request.key` among those of its tenant."""
+        queue = self._queues.get(request.tenant)
+        if queue is None:
+            queue = self._queues[request.tenant] = SortedQueue()
+        queue.push(request)
+
+    def first(self, tenant: str) -> Request:
+        """The least of a tenant of whom somebody waits."""
+        first = self._queues[tenant].first()
+        assert first is not None, f"an empty queue was kept for {tenant}"
+        return first
+
+    def remove(self, request: Request) -> None:
+        """From its place; its key must be the one it was pushed with."""
+        queue = self._queues[request.tenant]
+        queue.remove(request)
+        if not len(queue):
+            del self._queues[request.tenant]

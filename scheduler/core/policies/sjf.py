@@ -8,7 +8,7 @@ from scheduler.core.request import Request
 
 def size_of(request: Request) -> int:
     """Tokens that the request is expected to take: its prompt, and the hint (or the most) for its output."""
-    return request.prompt_tokens + (request.expected_output_tokens or request.params.max_tokens)
+    return request.prompt_tokens + request.output_estimate
 
 
 class Sjf(Keyed):

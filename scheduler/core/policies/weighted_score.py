@@ -106,7 +106,7 @@ class WeightedScore(Keyed):
         return int(self.weights.score(request.queue_data) / self._alpha * SECOND) + request.received_at
 
     def _factors(self, r: Request) -> Factors:
-        length = r.prompt_tokens + (r.expected_output_tokens or r.params.max_tokens)
+        length = r.prompt_tokens + r.output_estimate
         slack = FARTHEST_DEADLINE if r.deadline_at is None else r.deadline_at - r.received_at
         return Factors(
             priority=_clip(r.priority / WORST_PRIORITY),
@@ -164,7 +164,7 @@ class WeightedScore(Keyed):
     def _rekey(self) -> None:
         for _ in range(min(REKEYED_PER_STEP, len(self._stale))):
             request = self._stale.popleft()
-            if request.state in (RequestState.WAITING, RequestState.PREEMPTED):
+            if request.state in (RequestState.WAITING, RequestState.PREEMPTED) and request.parked is None:
                 self._queue.remove(request)
                 request.key = self.key_of(request, 0)
                 self._queue.push(request)

@@ -3,7 +3,7 @@
 import { $, $$, el, replace, setHidden, setText } from "../dom.js";
 import { get, patch, post } from "../api.js";
 import { int, valueText } from "../format.js";
-import { field } from "../panels/settings_form.js";
+import { familyField, field } from "../panels/settings_form.js";
 import { startShell } from "../shell.js";
 
 const { store, loop } = startShell();
@@ -37,7 +37,8 @@ function buildParams() {
   const values = policy && policy.name === shown.settings.policy ? shown.settings.policy_params : {};
   for (const [, one] of params) one.node.remove();
   params = (policy ? policy.params : []).map((spec) => {
-    const type = Number.isInteger(spec.default) ? "int" : "float";
+    if (spec.name.endsWith(".*")) return [spec, familyField(spec, values)];
+    const type = spec.whole ? "int" : "float";
     const value = values[spec.name] === undefined ? spec.default : values[spec.name];
     return [spec, field({ ...spec, name: `policy_params.${spec.name}`, type }, value)];
   });
@@ -52,7 +53,11 @@ function changes() {
     if (spec.live && value !== undefined && value !== shown.settings[spec.name]) found[spec.name] = value;
   }
   const wanted = {};
-  for (const [spec, one] of params) if (one.read() !== undefined && one.read() !== spec.default) wanted[spec.name] = one.read();
+  for (const [spec, one] of params) {
+    const value = one.read();
+    if (spec.name.endsWith(".*")) Object.assign(wanted, value);
+    else if (value !== undefined && value !== spec.default) wanted[spec.name] = value;
+  }
   const before = shown.settings.policy_params || {};
   const same = Object.keys({ ...before, ...wanted }).every((name) => before[name] === wanted[name]);
   if (!same) found.policy_params = wanted;
@@ -82,7 +87,13 @@ function catalog() {
       el(
         "article",
         { class: "policy", "data-current": String(policy.name === shown.settings.policy) },
-        el("h3", {}, policy.name, policy.name === shown.settings.policy ? el("small", {}, " · in effect") : ""),
+        el(
+          "h3",
+          {},
+          policy.name,
+          policy.yours ? el("small", {}, " · yours") : "",
+          policy.name === shown.settings.policy ? el("small", {}, " · in effect") : "",
+        ),
         el("p", {}, policy.help),
         el("p", { class: "mut" }, el("b", {}, "Guarantee: "), policy.guarantee),
         policy.params.length
@@ -100,6 +111,7 @@ function catalog() {
             )
           : null,
         policy.source ? el("small", {}, policy.source) : null,
+        policy.yours ? el("p", { class: "mut" }, `${policy.file}, sha256 ${policy.sha256.slice(0, 12)}…`) : null,
       ),
     ),
   );

@@ -4,6 +4,7 @@ import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
 import { get } from "../api.js";
 import { when, zone } from "../format.js";
 import { createReportChart } from "../panels/report_chart.js";
+import { fairness, interference } from "../panels/report_fairness.js";
 import * as tables from "../panels/report_tables.js";
 import { drawProgress } from "../panels/run_progress.js";
 import { verdictTag } from "../panels/verdict.js";
@@ -28,7 +29,7 @@ function show() {
     $("#tags"),
     el("span", { class: "tag" }, run.status),
     report.verdict ? verdictTag(report.verdict) : null,
-    report.simulated ? el("span", { class: "tag", "data-tone": "warn" }, "simulated hardware") : null,
+    report.simulated ? el("span", { class: "tag", "data-tone": "warn" }, run.simulated ? "simulated" : "simulated hardware") : null,
     el("small", { title: zone() }, `${when(run.started || run.created)} · ${run.id}`),
   );
   setAttr($("#records"), "href", `/requests?run=${encodeURIComponent(run.id)}`);
@@ -46,10 +47,11 @@ function show() {
   fill("waits", tables.waits(run.id, report.waits));
   fill("percentiles", tables.percentiles(run.id, report.percentiles));
   fill("goodput", tables.goodput(run.id, report));
-  fill("steps", tables.steps(report.steps));
-  fill("fairness", tables.fairness(run.id, report.fairness));
+  fill("steps", tables.steps(report.steps, report.waste));
+  fill("interference", interference(report.interference));
+  fill("fairness", fairness(run.id, report.fairness));
   fill("settings", tables.whatWasRun(report));
-  for (const name of ["first", "percentiles", "chart", "second", "settings"]) setHidden($(`#${name}`), false);
+  for (const name of ["first", "percentiles", "chart", "fairness", "second", "settings"]) setHidden($(`#${name}`), false);
   drawChart = drawChart || createReportChart($("#chart"));
   drawChart(report.timeline);
   clearTimeout(timer);

@@ -6,7 +6,7 @@ import { int, ms, NONE, percent, plural, sig3, valueText } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
 import { hbars } from "./hbars.js";
 
-const listUrl = (run, filters = {}) => `/requests${query({ run, ...filters })}`;
+export const listUrl = (run, filters = {}) => `/requests${query({ run, ...filters })}`;
 
 export function factsTable(rows) {
   const body = rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)));
@@ -93,6 +93,7 @@ const METRICS = [
   ["tpot_ms", "TPOT", "(last token − first token) / (output tokens − 1)", "-tpot_ms"],
   ["itl_ms", "ITL", "gaps between successive tokens, over all tokens", null],
   ["e2e_ms", "E2E", "last token − sent (client), finished − received (server)", "-e2e_ms"],
+  ["ntpot_ms", "E2E a token", "E2E / output tokens (normalised latency)", null],
   ["queue_ms", "Queue", "first admission − received", "-queue_ms"],
   ["lateness_ms", "Lateness", "sent − due: the generator's own delay", null],
 ];
@@ -134,7 +135,7 @@ function cells(run, figures, sort) {
   return [...values, el("td", { class: "num mut" }, int(figures.n))];
 }
 
-// ---- waits, goodput, steps, fairness
+// ---- waits, goodput, steps
 
 export function waits(run, found) {
   const rows = Object.entries(found).sort((a, b) => b[1].ms - a[1].ms);
@@ -158,6 +159,10 @@ function cachedWords({ cached_tokens: cached, prompt_tokens: prompt }) {
   return `${percent(cached / prompt)} % of the prompt tokens; the prompts begin with a nonce of the run, so the cache starts cold`;
 }
 
+function admittedWords(good) {
+  return good.n_admitted === good.n ? "" : `; ${percent(good.attainment_admitted)} % of those not refused`;
+}
+
 export function goodput(run, { goodput: good, throughput }) {
   const from = good.slo.ttft_from === "due" ? "from due" : "from sent";
   return [
@@ -166,8 +171,9 @@ export function goodput(run, { goodput: good, throughput }) {
       ["Goodput", `${sig3(good.per_s)} requests/s met it`],
       [
         "Attainment",
-        `${percent(good.attainment)} % of ${plural(good.n, "request")} sent (failed and refused ones count as missed)`,
+        `${percent(good.attainment)} % of ${plural(good.n, "request")} sent (failed and refused ones count as missed)${admittedWords(good)}`,
       ],
+      ["Fluid", `${percent(good.fluid)} % of the answers had 9 of 10 tokens by their deadline (fluidity index)`],
       ["Requests", `${sig3(throughput.requests_s)} answered a second`],
       ["Output", `${sig3(throughput.output_tok_s)} tok/s, ${int(throughput.output_tokens)} tokens`],
       ["Prompts", `${sig3(throughput.prompt_tok_s)} tok/s, ${int(throughput.prompt_tokens)} tokens`],
@@ -177,7 +183,7 @@ export function goodput(run, { goodput: good, throughput }) {
   ];
 }
 
-export function steps(found) {
+export function steps(found, waste) {
   const bound = Object.entries(found.binding);
   const most = Math.max(0, ...bound.map(([, share]) => share));
   return [
@@ -189,7 +195,9 @@ export function steps(found) {
         `${percent(found.budget_used)} % · ${int(found.prefill_tokens)} prefill and ${int(found.decode_tokens)} decode tokens`,
       ],
       ["Most at once", `${int(found.running_max)} running, ${int(found.waiting_max)} waiting`],
-      ["Preemptions", int(found.preemptions)],
+      ["KV memory", waste.kv_used ? `${percent(waste.kv_used.mean)} % in use, at most ${percent(waste.kv_used.peak)} %` : NONE],
+      ["Preemptions", preemptionWords(found, waste)],
+      ["No step ran", `${percent(waste.idle_share)} % of the time`],
       ["Late on this host", plural(found.host_late, "step")],
     ]),
     el("p", { class: "hint" }, "What ended admission, share of steps:"),
@@ -204,19 +212,10 @@ export function steps(found) {
   ];
 }
 
-export function fairness(run, { tenants, jain }) {
-  const columns = [
-    { label: "Tenant", cell: ([name]) => el("a", { href: listUrl(run, { tenant: name }) }, name) },
-    { label: "Requests", num: true, cell: ([, t]) => int(t.requests) },
-    { label: "Service", num: true, cell: ([, t]) => int(t.service) },
-    { label: "Share", num: true, cell: ([, t]) => `${percent(t.share)} %` },
-    { label: "Queue p50 ms", num: true, cell: ([, t]) => sig3(t.queue_ms.p50) },
-    { label: "Queue p95 ms", num: true, cell: ([, t]) => sig3(t.queue_ms.p95) },
-  ];
-  return [
-    table(columns, Object.entries(tenants)),
-    el("p", { class: "hint" }, `Jain's index of service: ${jain === null ? NONE : sig3(jain)} (1: all tenants got the same)`),
-  ];
+function preemptionWords(found, waste) {
+  if (!found.preemptions) return "0";
+  const rate = `${sig3(waste.preemptions_a_request)} a request, ${sig3(waste.preemptions_a_1000_steps)} in 1,000 steps`;
+  return `${int(found.preemptions)} · ${rate} · ${percent(waste.recomputed_share)} % of the tokens were computed twice`;
 }
 
 export function whatWasRun({ run, settings }) {

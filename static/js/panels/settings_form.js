@@ -18,6 +18,27 @@ export function field(spec, value, { optional = false, disabled = false } = {}) 
   };
 }
 
+/** Numbers of one family, `weight.*`, in one line: "ann=2, bob=0.5". read() gives { "weight.ann": 2, "weight.bob": 0.5 }. */
+export function familyField(spec, values) {
+  const stem = spec.name.slice(0, -1);
+  const pairs = Object.entries(values).filter(([name]) => name.startsWith(stem));
+  const line = pairs.map(([name, value]) => `${name.slice(stem.length).replaceAll("%", "%25").replaceAll(",", "%2C")}=${value}`);
+  const help = `${spec.help}; as NAME=NUMBER, NAME=NUMBER`;
+  const made = field({ ...spec, name: `policy_params.${spec.name}`, type: "str", help }, line.join(", "));
+  const read = () =>
+    Object.fromEntries(
+      made.input.value
+        .split(",")
+        .filter((pair) => pair.trim() !== "")
+        .map((pair) => {
+          const at = pair.lastIndexOf("=");
+          const name = (at < 0 ? pair : pair.slice(0, at)).trim().replaceAll("%2C", ",").replaceAll("%25", "%");
+          return [stem + name, at < 0 ? null : Number(pair.slice(at + 1))];
+        }),
+    );
+  return { ...made, read };
+}
+
 function makeInput(spec, value, optional) {
   if (spec.type === "bool" && !optional) {
     const box = el("input", { type: "checkbox" });

@@ -26,6 +26,9 @@ class Reader:
     def run_native(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
+    def queue_place(self, request_id: str) -> dict[str, Any] | None:
+        return {"position": 1} if request_id == "r2" else None
+
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
@@ -51,6 +54,8 @@ def test_pages_follow_their_cursor(client: FlaskClient) -> None:
 def test_one_request_is_shown_whole(client: FlaskClient) -> None:
     found = client.get("/api/requests/r1").get_json()
     assert found["id"] == "r1" and found["events"] and found["slices"]["step"] and found["client"] is None
+    assert found["waited"] == [] and found["queue"] is None
+    assert client.get("/api/requests/r2").get_json()["queue"] == {"position": 1}
 
 
 def test_the_other_questions_are_answered(client: FlaskClient) -> None:
@@ -69,6 +74,8 @@ def test_the_other_questions_are_answered(client: FlaskClient) -> None:
         ("/api/requests/summary?group_by=x", "group_by"),
         ("/api/steps?from_seq=x", "from_seq"),
         ("/api/segments?rows=x", "rows"),
+        ("/api/segments?run=zz", "run"),
+        ("/api/steps?run=zz", "run"),
         ("/api/export/requests.csv?state=x", "state"),
         ("/api/export/requests.xlsx", "format"),
     ],

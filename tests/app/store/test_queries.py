@@ -40,7 +40,8 @@ def test_an_item_has_the_fields_of_the_contract(played: tuple[Records, Bench]) -
         "id", "run", "client_request_id", "endpoint", "stream", "model", "tenant", "kind", "priority", "policy", "state",
         "finish", "detail", "status_code", "received", "finished", "prompt_tokens", "cached_tokens", "output_tokens",
         "max_tokens", "sequences", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms", "prefill_ms", "decode_ms", "stalled_ms",
-        "preempted_ms", "waits", "top_wait", "preemptions", "deadline_ms", "timeout_ms", "ignored_fields", "boot", "number",
+        "preempted_ms", "waits", "top_wait", "preemptions", "overtaken", "deadline_ms", "timeout_ms", "ignored_fields", "boot",
+        "number",
     }  # fmt: skip
     assert item["received"] == iso(WALL) and item["finished"] > item["received"]
     parts = sum(item["waits"].values()) + item["prefill_ms"] + item["decode_ms"] + item["stalled_ms"] + item["preempted_ms"]

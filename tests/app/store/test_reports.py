@@ -220,7 +220,7 @@ def test_runs_stand_side_by_side_with_differences(records: Records) -> None:
     assert found["differing"] == [] and found["warnings"] == []
     records.sql("UPDATE runs SET seed = 2, settings = '{\"max_num_seqs\": 9}' WHERE id = 'two'")
     found = records.queries.compare(["one", "two"])
-    assert {"name": "max_num_seqs", "values": [2, 9]} in found["differing"]
+    assert {"name": "max_num_seqs", "of": "settings", "values": [2, 9]} in found["differing"]
     assert found["warnings"] == ["not like for like: seed 1 vs 2"]
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from records import WALL, Records, make_bench, some_requests
+from records import WALL, Records, make_bench, make_row, some_requests
 
-from app.store import runs
+from app.store import client_rows, runs
 from app.store.errors import QueryError, StoreError
 from app.store.runs import NewRun
 
@@ -51,6 +51,21 @@ def test_runs_are_listed_newest_first_in_pages_without_their_reports(records: Re
     assert [run["id"] for run in first["items"] + rest["items"]] == ["r4", "r3", "r2", "r1", "r0"]
     assert rest["next_before"] is None and rest["total"] == 5
     assert "report" not in rest["items"][-1] and records.queries.run("r0")["report"] == {"verdict": "valid"}
+
+
+def test_a_run_whose_rows_are_no_longer_those_of_its_report_is_marked(records: Records) -> None:
+    for id in ("kept", "cut", "lost"):
+        new(records, id, status="finished")
+        records.accept(make_row(f"{id}1", run=id), make_row(f"{id}2", run=id))
+        line = {"id": f"{id}-1", "status": "ok", "n": 1}
+        records.job(partial(client_rows.add, run=id, rows=[client_rows.row(id, line)]))
+        counted = {"reconciliation": {"server_rows": 2, "sent": 1}}
+        records.job(partial(runs.change, run_id=id, report=counted, verdict="valid"))
+    new(records, "unjudged", status="failed")
+    assert not any(run["stale"] for run in records.queries.runs()["items"])
+    records.sql("DELETE FROM requests WHERE id = 'cut1'")
+    records.sql("DELETE FROM client_requests WHERE run = 'lost'")
+    assert {run["id"] for run in records.queries.runs()["items"] if run["stale"]} == {"cut", "lost"}
 
 
 def test_the_active_run_is_the_one_that_has_not_ended(records: Records) -> None:

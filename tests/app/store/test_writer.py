@@ -22,6 +22,7 @@ from web_builders import step
 from app.store import database
 from app.store import writer as writer_module
 from app.store.errors import StoreBusy, StoreFailed, StoreFull, StoreLocked, StoreLost
+from app.store.life_numbers import AHEAD
 from app.store.models import runs
 from scheduler.core.events import Parts, RequestFinished, RequestQueued, StepCompleted
 from scheduler.core.request import NO_WAITS, FinishReason, WaitReason
@@ -303,6 +304,49 @@ def test_boots_are_never_reused(tmp_path: Path) -> None:
     boots += [records.writer.web_boot, records.writer.next_boot()]
     records.close()
     assert boots == sorted(set(boots))
+
+
+def test_a_boot_that_left_no_trace_is_not_given_again(tmp_path: Path) -> None:
+    first = Records(tmp_path / "r.sqlite3")
+    given = [first.writer.web_boot, first.writer.next_boot(), first.writer.next_boot()]
+    second = make_writer(first.url)  # what a killed process left, while nothing of its engines was recorded
+    second.start()
+    assert second.web_boot > max(given) and second.next_boot() == second.web_boot + 1
+    assert second.close()
+    assert first.sql("SELECT count(*) FROM boots WHERE runner = 'reserved'") == [(1,)]
+    first.close()
+
+
+def test_after_an_orderly_end_numbers_go_on_where_they_were(tmp_path: Path) -> None:
+    records = Records(tmp_path / "r.sqlite3")
+    last = records.writer.next_boot()
+    records.close()
+    records.start()
+    assert records.writer.web_boot == last + 1, "no number is left out, though its life left no trace"
+    records.close()
+
+
+def test_numbers_do_not_run_out_while_the_records_take_them(records: Records) -> None:
+    given = []
+    for _ in range(5 * AHEAD):
+        given.append(records.writer.next_boot())
+        records.flush()
+    assert given == list(range(records.writer.web_boot + 1, records.writer.web_boot + 1 + 5 * AHEAD))
+
+
+def test_while_the_records_take_nothing_a_few_lives_may_begin_and_no_number_is_given_twice(records: Records) -> None:
+    records.job(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout=1") and None)
+    with hold(records):
+        given = [records.writer.next_boot() for _ in range(AHEAD - 1)]
+        with pytest.raises(StoreBusy):
+            records.writer.next_boot()
+        assert len(set(given)) == AHEAD - 1
+        wait_for(lambda: not records.writer.stats().jobs)
+    records.flush()
+    with pytest.raises(StoreBusy):
+        records.writer.next_boot()  # it has asked again
+    records.flush()
+    assert records.writer.next_boot() == given[-1] + 1
 
 
 def test_kill_9_loses_no_acknowledged_accept(tmp_path: Path) -> None:

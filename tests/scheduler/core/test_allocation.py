@@ -28,8 +28,13 @@ def test_longest_sequence_is_the_models_or_the_pools() -> None:
 def test_watermark_is_kept_free_but_not_by_an_idle_engine() -> None:
     pool = BlockPool(10, 4)
     allocation = Allocation(make_limits(watermark=0.3), pool)
-    assert allocation.fits(7, [], idle=False) and not allocation.fits(8, [], idle=False)
-    assert allocation.fits(10, [], idle=True) and not allocation.fits(11, [], idle=True)
+    assert allocation.lacking(7, [], idle=False) == 0 and allocation.lacking(9, [], idle=False) == 2
+    assert allocation.lacking(10, [], idle=True) == 0 and allocation.lacking(11, [], idle=True) == 1
+
+
+def test_what_is_promised_to_others_is_kept_free_if_it_is_more_than_the_watermark() -> None:
+    allocation = Allocation(make_limits(watermark=0.3), BlockPool(10, 4))
+    assert allocation.lacking(7, [], idle=False, spare=2) == 0 and allocation.lacking(7, [], idle=False, spare=5) == 2
 
 
 def test_fits_after_counts_what_comes_back_and_what_must_be_spared() -> None:

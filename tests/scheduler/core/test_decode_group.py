@@ -57,6 +57,13 @@ class PlainDecodes(DecodeGroup):
     def needy(self, step: int) -> int:
         return len(self.needing(step))
 
+    def stand_still(self) -> None:
+        return
+
+    def first_end(self, step: int) -> int:
+        lengths = [min(r.params.max_tokens - r.output_tokens, self._longest - len(r.tokens)) for r in self._list]
+        return min(lengths, default=0)
+
     def append(self, tokens: Sequence[int], failed: Mapping[int, str]) -> list[Request]:
         without = []
         for row, request in enumerate(self.members):
@@ -79,7 +86,13 @@ class PlainDecodes(DecodeGroup):
 def live(oracle: bool, policy: str, seed: int) -> list[Event]:
     """The same random life with either; what is sampled depends on the request and its place only."""
     rng = random.Random(seed)
-    limits = make_limits(max_num_seqs=8, max_num_batched_tokens=rng.choice([8, 16, 64]), max_model_len=rng.choice([40, 1000]))
+    limits = make_limits(
+        max_num_seqs=8,
+        max_num_batched_tokens=rng.choice([8, 16, 64]),
+        max_model_len=rng.choice([40, 1000]),
+        batching=rng.choice(["continuous", "merge"]),
+        max_head_skips=rng.choice([0, 3]),
+    )
     pool = BlockPool(rng.choice([24, 40, 200]), 4, rng.random() < 0.7)
     core = Scheduler(limits, pool, make(policy, {}))
     if oracle:

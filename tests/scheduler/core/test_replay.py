@@ -20,7 +20,8 @@ TRACE = 80
 def replay(policy: str, seed: int) -> list[Event]:
     """A random but seeded trace, stepped to its end."""
     rng = random.Random(seed)
-    core = make_scheduler(make(policy, {}), blocks=60, block_size=4, max_num_seqs=8)
+    core = make_scheduler(blocks=60, block_size=4, max_num_seqs=8)
+    core.set_policy(make(policy, {}, core.pool), 0)
     runner, events, now = FakeRunner(), list[Event](), 0
     arrivals = sorted(rng.randrange(900) * MS for _ in range(TRACE))
     serial = 0
@@ -29,7 +30,7 @@ def replay(policy: str, seed: int) -> list[Event]:
             at = arrivals.pop(0)
             request = make_request(
                 f"r{serial}",
-                [rng.randrange(9) for _ in range(rng.randrange(1, 40))],
+                [1] * rng.choice([0, 0, 8, 12]) + [rng.randrange(9) for _ in range(rng.randrange(1, 28))],
                 rng.randrange(1, 40),
                 received_at=at,
                 priority=rng.randrange(4),

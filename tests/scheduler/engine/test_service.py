@@ -6,7 +6,14 @@ from array import array
 
 import pytest
 
-from scheduler.core.events import EngineStarted, RequestFinished, RequestQueued, SettingsChanged, StepCompleted
+from scheduler.core.events import (
+    EngineStarted,
+    RequestFinished,
+    RequestQueued,
+    RequestScheduled,
+    SettingsChanged,
+    StepCompleted,
+)
 from scheduler.core.request import FinishReason, SamplingParams
 from scheduler.engine.build import light_runner, settings_for
 from scheduler.engine.messages import (
@@ -226,3 +233,29 @@ def test_settings_beyond_the_runner_are_refused_by_name():
         with pytest.raises(SettingsError) as caught:
             settings_for(capacity, {name: 1 << 20})
         assert caught.value.param == name
+
+
+def test_a_step_with_who_was_submitted_again_is_told_before_it_runs():
+    engine = Engine()
+    told_at_run: list[int] = []
+    run = engine.service.loop.runner.run
+
+    def watched(plan):
+        told_at_run.append(len(engine.events(RequestScheduled)))
+        return run(plan)
+
+    engine.service.loop.runner.run = watched
+    engine.submit("fresh", max_tokens=1)
+    engine.run()
+    ids = array("I", range(8)).tobytes()
+    engine.service.handle(Submit("again", ids, SamplingParams(max_tokens=1), 0, resubmitted=True))
+    engine.run()
+    assert told_at_run == [0, 2], "with its step in fair weather; ahead of it once an engine has died"
+    rows = [row for message in engine.sent if isinstance(message, (Events, StepDone)) for row in message.events]
+    seqs = [event.seq for event in map(unpack_event, rows)]
+    assert seqs == sorted(set(seqs)) and len(engine.events(RequestScheduled)) == 2
+
+
+@pytest.mark.parametrize("salted", [True, False])
+def test_prefixes_are_salted_when_the_settings_say_so(salted: bool) -> None:
+    assert Engine(prefix_salt_by_tenant=salted).service.loop.scheduler.pool.salted is salted

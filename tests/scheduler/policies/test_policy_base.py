@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from builders import Bench, make_request, make_scheduler, play
 
 from scheduler.core.events import RequestFinished, RequestScheduled
-from scheduler.core.policies.base import Departure
+from scheduler.core.policies.base import Departure, Policy, Standoff
 from scheduler.core.policies.catalog import CATALOG, make
-from scheduler.core.policies.queues import Fifo, SortedQueue
+from scheduler.core.policies.fcfs import Fcfs
+from scheduler.core.policies.queues import Fifo, SortedQueue, TenantQueues
 from scheduler.core.request import Request
 
 
@@ -103,3 +105,93 @@ def test_any_policy_takes_over_from_any_other(name: str, other: str) -> None:
     bench.scheduler.check()
     bench.run_to_idle()
     assert len(bench.of(RequestFinished)) == 10
+
+
+def served_without_a_pause(policy: Policy) -> bool:
+    """One slot, all there: is there a token in every step until the last?"""
+    rng, bench = random.Random(9), Bench(make_scheduler(policy, max_num_seqs=1))
+    bench.add(*[make_request(prompt=1, max_tokens=rng.randrange(1, 9), tenant=rng.choice("ab")) for _ in range(20)])
+    steps = sum(request.params.max_tokens for request in bench.scheduler.requests.values())
+    for _ in range(steps):
+        bench.step()
+    return bench.scheduler.idle and len(bench.runner.plans) == steps
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_nobody_is_held_back_while_there_is_room(name: str) -> None:
+    assert served_without_a_pause(make(name, {}))
+
+
+class Drowsy(Fcfs):
+    """Every fifth time it is asked, it knows of nobody."""
+
+    asked = 0
+
+    def head(self, now: int) -> Request | None:
+        self.asked += 1
+        return None if self.asked % 5 == 0 else super().head(now)
+
+
+def test_a_policy_that_holds_back_would_be_seen() -> None:
+    with pytest.raises(AssertionError):
+        assert served_without_a_pause(Drowsy())
+
+
+def test_tenant_queues_keep_a_queue_only_while_somebody_is_in_it() -> None:
+    queues = TenantQueues()
+    requests = [keyed(number, number) for number in (2, 1, 3)]
+    for request, tenant in zip(requests, ("ann", "ann", "bob"), strict=True):
+        request.tenant = tenant
+        queues.push(request)
+    assert queues.first("ann") is requests[1] and queues.first("bob") is requests[2]
+    queues.remove(requests[1])
+    queues.remove(requests[2])
+    assert queues.first("ann") is requests[0] and "bob" not in queues
+
+
+def test_standoff_holds_until_something_changes() -> None:
+    head, other, running = keyed(1, 1), keyed(2, 1), [keyed(3, 1), keyed(4, 1)]
+    standoff = Standoff()
+    assert not standoff.holds(head, running)
+    standoff.begin(head, running, 2)
+    assert standoff.holds(head, running) and not standoff.holds(other, running) and not standoff.holds(head, running[:1])
+    standoff.step(False)
+    assert standoff.holds(head, running)
+    standoff.step(False)
+    assert not standoff.holds(head, running), "two steps have passed"
+    standoff.begin(head, running, float("inf"))
+    standoff.step(False)
+    assert standoff.holds(head, running)
+    standoff.step(True)
+    assert not standoff.holds(head, running), "somebody joined or left the decodes"
+
+
+class Watched(list[Request]):
+    """Counts how often somebody walks through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Request]:
+        self.walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("name", ["srtf", "skip_join_mlfq", "least_slack"])
+def test_who_runs_is_not_looked_at_again_while_nobody_can_yield(name: str) -> None:
+    policy = make(name, {"preempt": 1} if name == "least_slack" else {})
+    running = Watched([make_request(prompt=1, max_tokens=20) for _ in range(3)])
+    waiting = make_request(prompt=1, max_tokens=30, deadline_at=10**12)
+    for number, request in enumerate([*running, waiting], 1):
+        request.number = number
+        policy.enqueue(request, 0)
+    for request in list(running):
+        policy.dequeue(request, Departure.ADMITTED)
+        request.slot = 0
+        request.tokens.append(1)
+    running.walks = 0
+    assert policy.victim(running, waiting) is None and running.walks > 0
+    running.walks = 0
+    policy.tick(running, False)
+    assert policy.victim(running, waiting) is None and running.walks == 0
+    policy.tick(running, True)
+    assert policy.victim(running, waiting) is None and running.walks > 0

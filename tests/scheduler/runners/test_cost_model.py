@@ -10,6 +10,7 @@ import pytest
 from scheduler.errors import SettingsError
 from scheduler.runners import cost_model
 from scheduler.runners.cost_model import StepShape, Table
+from scheduler.runners.step_cost import COEFFICIENTS, as_json
 
 H100 = "h100-llama-3.1-8b-tp1-bf16"
 REFERENCE = Path(__file__).parents[4] / "shared" / "cost_models.json"
@@ -39,6 +40,44 @@ def test_a_mixed_step_uses_its_own_coefficients():
     decodes, chunk = StepShape(8, 8_000, (), 0), StepShape(8, 8_000, ((1, 0),), 0)
     # One more token makes the step mixed, and every context token dearer.
     assert model.step_ms(chunk) - model.step_ms(decodes) > 8_000 * (0.0003136 - 0.00014272)
+
+
+@pytest.mark.parametrize("name", cost_model.available())
+@pytest.mark.parametrize(
+    ("regime", "shape"),
+    [
+        ("decode", StepShape(24, 30_000, (), 0)),
+        ("prefill", StepShape(0, 0, ((300, 0), (212, 1024)), 1)),
+        ("mixed", StepShape(24, 30_000, ((300, 0), (212, 1024)), 2)),
+    ],
+)
+def test_every_model_follows_the_formula_in_every_regime(name: str, regime: str, shape: StepShape) -> None:
+    model = cost_model.load(name)
+    raw = json.loads((cost_model.FOLDER / f"{name}.json").read_text())
+    const, per_seq, per_context, per_gflop, per_prior = (raw["attention"][regime][each] for each in COEFFICIENTS)
+    tokens = shape.decodes + sum(c for c, _ in shape.chunks)
+    gflop = sum(4 * raw["attn_width"] * c * (p + c / 2) for c, p in shape.chunks) / 1e9
+    attention = const + per_seq * shape.decodes + per_context * shape.context
+    attention += per_gflop * gflop + per_prior * sum(p for _, p in shape.chunks)
+    expected = model.body(tokens) + model.head(shape.decodes + shape.finishing) + attention + raw["overhead_ms"]
+    assert model.step_ms(shape) == pytest.approx(expected)
+    others = {other: model.attention[other] for other in model.attention if other != regime}
+    assert all(row != model.attention[regime] for row in others.values()), "a regime without coefficients of its own"
+
+
+@pytest.mark.parametrize("name", cost_model.available())
+def test_a_step_of_decodes_alone_costs_the_same_by_either_way(name: str) -> None:
+    model = cost_model.load(name)
+    for decodes, context in ((1, 17), (31, 40_000), (300, 999_999)):
+        fixed, per_token = model.decode_ms(decodes)
+        assert fixed + per_token * context == model.step_ms(StepShape(decodes, context, (), 0))
+
+
+@pytest.mark.parametrize("name", cost_model.available())
+def test_a_model_written_is_the_model_read(name: str, tmp_path: Path) -> None:
+    model, path = cost_model.load(name), tmp_path / "again.json"
+    path.write_text(json.dumps(as_json(model)))
+    assert cost_model.load(str(path)) == model
 
 
 def test_an_empty_step_costs_nothing():

@@ -1,0 +1,142 @@
+"""Backlog: what was handed to the writer and waits for its thread. Knows no database and no thread.
+
+Callers append on their side, the thread takes on its own: deques, whose append and popleft are atomic, two sums that one
+side each writes, and a native queue as the only thing that anybody blocks on.
+Invariant: `take` gives nothing before what was handed over earlier: an event not before its request's row, a job or a mark
+not before everything that came before it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty
+from typing import Any, Protocol
+
+from app.store.accepted import AcceptedRow
+from app.store.scribe import Done, Item, Job
+from scheduler.core.events import StepCompleted
+
+SLICES_A_ROW = 16  # so many slices of a step that waits take the memory of one row
+MOST_ITEMS = 2_000  # events in one transaction: an accept that comes meanwhile waits for it
+
+
+class WakeQueue(Protocol):
+    """What a native queue.SimpleQueue offers."""
+
+    def put(self, item: None) -> None: ...
+    def get(self, block: bool = True, timeout: float | None = None) -> None: ...
+    def empty(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """For one transaction, and after it: `marks` to call, and the `job` whose turn it then is."""
+
+    accepts: list[tuple[AcceptedRow, Done]]
+    items: list[tuple[Item, int]]
+    marks: list[Callable[[], object]]
+    job: Job | None
+
+
+class Backlog:
+    """See the module. `put`, `accept`, `mark`, `ask` are the callers'; `wait`, `take`, `job_ended` the thread's."""
+
+    def __init__(self, wake: WakeQueue) -> None:
+        self.accepts: deque[tuple[AcceptedRow, Done]] = deque()
+        self.events: deque[tuple[Item, int]] = deque()
+        self.jobs: deque[Job] = deque()
+        self.marks: deque[Callable[[], object]] = deque()
+        self.more = False  # the last transaction was full: there may be events that nobody will poke for
+        self._wake = wake
+        self._poked = False
+        self._slices_put = 0  # written by the callers' side alone,
+        self._slices_taken = 0  # and this by the thread's: their difference is what waits
+
+    @property
+    def rows(self) -> int:
+        """How much waits, in rows of about the same memory."""
+        slices = max(0, self._slices_put - self._slices_taken)
+        return len(self.accepts) + len(self.events) + slices // SLICES_A_ROW
+
+    @property
+    def empty(self) -> bool:
+        """Nothing waits to be written or done."""
+        return not (self.accepts or self.events or self.jobs)
+
+    # ---- the callers' side
+
+    def accept(self, row: AcceptedRow, done: Done) -> None:
+        """A new request: the thread wakes."""
+        self.accepts.append((row, done))
+        self.wake()
+
+    def put(self, items: Sequence[Item], host_late_ns: int) -> None:
+        """Events and the web's own words, in order; `host_late_ns` of the step among them."""
+        self._slices_put += _slices(items)
+        self.events.extend((item, host_late_ns) for item in items)
+        self._poke()
+
+    def mark(self, done: Callable[[], object]) -> None:
+        """`done` is for after all that was handed over before."""
+        self.marks.append(done)
+        self._poke()
+
+    def ask(self, job: Job) -> None:
+        """Work for after all that was handed over before: the thread wakes."""
+        self.jobs.append(job)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look."""
+        self._wake.put(None)
+
+    def _poke(self) -> None:
+        if not self._poked:  # events need no haste: one poke wakes the thread for all that follow
+            self._poked = True
+            self.wake()
+
+    # ---- the thread's side
+
+    def wait(self, timeout: float) -> bool:
+        """Until somebody wakes the thread; False when nobody did in time."""
+        try:
+            self._wake.get(timeout=timeout)
+        except Empty:
+            return False
+        return True
+
+    def take(self) -> Taken:
+        """What the next transaction shall hold."""
+        self._poked = False
+        while not self._wake.empty():
+            self._wake.get()
+        job = self.jobs[0] if self.jobs else None  # looked at first: what was handed over before it is then written before it
+        marks = drain(self.marks)  # before the events: those of each are then among the events drained now or earlier
+        items = drain(self.events, MOST_ITEMS)  # before the accepts: the accept of each is then drained now or earlier
+        accepts = drain(self.accepts)
+        self.more = len(items) == MOST_ITEMS
+        if self.more:  # job and marks are for after all that was handed over before them: their turn has not come
+            job = None
+            self.marks.extendleft(reversed(marks))
+            marks.clear()
+        self._slices_taken += _slices([item for item, _ in items])
+        return Taken(accepts, items, marks, job)
+
+    def job_ended(self) -> None:
+        """The job that `take` gave has had its answer."""
+        self.jobs.popleft()
+
+
+def drain(items: deque[Any], most: int = sys.maxsize) -> list[Any]:
+    """Up to `most` of what is there, in order."""
+    drained: list[Any] = []
+    while items and len(drained) < most:
+        drained.append(items.popleft())
+    return drained
+
+
+def _slices(items: Sequence[Item]) -> int:
+    return sum([len(item.decodes) for item in items if type(item) is StepCompleted])

@@ -1,0 +1,137 @@
+"""Who held what: the set is the truth of its instant, and is told when it is news and not before."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from builders import Bench, make_request, make_scheduler
+
+from scheduler.core.blockers import SHOWN, Shares
+from scheduler.core.events import Blockers, Holding, StepCompleted
+from scheduler.core.plan import StepPlan
+from scheduler.core.request import RequestState, WaitReason
+
+
+def told(here: Bench, reason: WaitReason) -> list[Blockers]:
+    return [step.blockers for step in here.of(StepCompleted) if step.binding is reason and step.blockers is not None]
+
+
+def test_slots_are_told_by_tenant_most_first_and_the_rest_summed() -> None:
+    here = Bench(make_scheduler(max_num_seqs=28, max_num_batched_tokens=512, blocks=512))
+    for tenant in range(7):
+        here.add(*[make_request(tenant=f"t{tenant}", max_tokens=9) for _ in range(7 - tenant)])
+    here.add(make_request("waits"))
+    here.step()
+    (found,) = told(here, WaitReason.SLOTS)
+    assert found.limit == 28 and len(found.holders) == SHOWN
+    assert [holding.amount for holding in found.holders] == [7, 6, 5, 4, 3] and found.rest == 2 + 1
+    assert found.holders[0] == Holding("t0", 7)
+
+
+def test_an_unchanged_set_is_told_once() -> None:
+    here = Bench(make_scheduler(max_num_seqs=2))
+    here.add(*[make_request(max_tokens=20) for _ in range(3)])
+    for _ in range(15):
+        here.step()
+    assert len(told(here, WaitReason.SLOTS)) == 1
+    steps = here.of(StepCompleted)
+    assert all(step.binding is WaitReason.SLOTS for step in steps) and sum(step.blockers is not None for step in steps) == 1
+
+
+def test_a_set_is_told_again_when_other_tenants_hold_the_slots() -> None:
+    here = Bench(make_scheduler(max_num_seqs=1))
+    here.add(*[make_request(tenant=tenant, max_tokens=3) for tenant in ("ann", "bob", "cyd")])
+    here.run_to_idle()
+    assert [found.holders[0].tenant for found in told(here, WaitReason.SLOTS)] == ["ann", "bob"]
+
+
+def test_kv_blocks_say_what_the_head_lacks_and_what_is_free() -> None:
+    here = Bench(make_scheduler(blocks=20, block_size=4, max_num_batched_tokens=128, watermark=0.1))
+    here.add(make_request(tenant="ann", prompt=48, max_tokens=8))
+    here.step()
+    head = make_request(tenant="bob", prompt=40)
+    here.add(head)
+    here.step()
+    (found,) = told(here, WaitReason.KV_BLOCKS)
+    assert (found.limit, found.head, found.needed, found.kept) == (20, head.number, 10, 2)
+    assert found.holders == (Holding("ann", 13),) and found.free == 7
+    assert found.needed > found.free - found.kept
+
+
+def test_token_budget_says_whose_tokens_the_step_computes_and_which_are_prefill() -> None:
+    here = Bench(make_scheduler(max_num_batched_tokens=16, max_num_seqs=8))
+    here.add(make_request(tenant="ann", prompt=4, max_tokens=30))
+    here.step()
+    here.add(make_request(tenant="bob", prompt=60), make_request(tenant="cyd"))
+    here.step()
+    (found,) = told(here, WaitReason.TOKEN_BUDGET)
+    assert found.limit == 16 and found.holders == (Holding("bob", 15, 15), Holding("ann", 1, 0)) and found.rest == 0
+
+
+def test_a_static_batch_says_who_is_in_it() -> None:
+    here = Bench(make_scheduler(max_num_seqs=2, batching="static", max_num_batched_tokens=64))
+    here.add(*[make_request(tenant=tenant, max_tokens=4) for tenant in ("ann", "bob")])
+    here.step()
+    here.add(make_request(tenant="cyd"))
+    here.step()
+    assert told(here, WaitReason.STATIC_BATCH)[0].holders == (Holding("ann", 1), Holding("bob", 1))
+
+
+@pytest.mark.parametrize(
+    ("reason", "limits"),
+    [
+        (WaitReason.SLOTS, {"blocks": 400, "max_num_seqs": 6}),
+        (WaitReason.KV_BLOCKS, {"blocks": 40, "max_num_seqs": 40}),
+        (WaitReason.TOKEN_BUDGET, {"blocks": 400, "max_num_seqs": 24, "max_num_batched_tokens": 24}),
+    ],
+)
+def test_amounts_are_those_of_the_requests_at_that_step(reason: WaitReason, limits: dict[str, int]) -> None:
+    rng = random.Random(5)
+    here = Bench(make_scheduler(**limits))
+    seen: Counter[WaitReason] = Counter()
+    for _ in range(200):
+        while here.scheduler.waiting < 20:
+            here.add(make_request(prompt=rng.randrange(1, 30), max_tokens=rng.randrange(1, 20), tenant=rng.choice("abcdefgh")))
+        plan = here.scheduler.schedule(here.clock.now)
+        if plan.blockers is not None:
+            assert plan.blockers == truth(here, plan)
+            seen[plan.binding] += 1
+        here.clock.tick(1000)
+        here.scheduler.commit(plan, here.runner.run(plan), here.clock.now)
+        here.scheduler.check()
+    assert seen[reason] > 20
+
+
+def truth(here: Bench, plan: StepPlan) -> Blockers:
+    """The set by counting everybody anew."""
+    runs = [r for r in here.scheduler.requests.values() if r.state is RequestState.RUNNING]
+    held, prefill = Counter[str](), Counter[str]()
+    pool, fields, limit = here.scheduler.pool, {}, 0
+    if plan.binding is WaitReason.SLOTS:
+        held, limit = Counter(r.tenant for r in runs), here.scheduler.limits.max_num_seqs
+    elif plan.binding is WaitReason.KV_BLOCKS:
+        for r in runs:
+            held[r.tenant] += len(r.blocks)
+        limit, fields = pool.total, {"needed": plan.needed, "head": plan.head, "free": pool.free, "kept": plan.kept}
+    else:
+        for chunk in plan.chunks:
+            prefill[chunk.request.tenant] += chunk.tokens
+        held, limit = prefill + Counter(r.tenant for r in plan.decodes), plan.token_budget
+    order = sorted((-amount, name) for name, amount in held.items())
+    holders = tuple(Holding(name, -amount, prefill[name]) for amount, name in order[:SHOWN])
+    return Blockers(limit, holders, -sum(amount for amount, _ in order[SHOWN:]), **fields)
+
+
+def test_shares_sort_anew_what_changed() -> None:
+    rng, shares, plain = random.Random(1), Shares(), Counter[str]()
+    for _ in range(2000):
+        name = rng.choice("abcdefghij")
+        amount = rng.randrange(1, 9) if rng.random() < 0.5 else -min(plain[name], rng.randrange(9))
+        shares.add(name, amount)
+        plain[name] += amount
+        if rng.random() < 0.3:
+            best = sorted((-amount, name) for name, amount in plain.items() if amount)[:3]
+            assert shares.top(3) == [(name, -amount) for amount, name in best]
+            shares.check(plain)
