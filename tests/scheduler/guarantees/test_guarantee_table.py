@@ -6,8 +6,8 @@ DOCS=write writes the section of the page anew.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from guarantee import Guarantee, all_guarantees
@@ -54,10 +54,9 @@ def test_every_policy_promises_something() -> None:
     assert [name for name in CATALOG if name != "lifo" and not any(name in each.promised_by for each in GUARANTEES)] == []
 
 
-def test_the_table_of_the_page_is_what_was_measured(found: Found, capsys: Any) -> None:
+def test_the_table_of_the_page_is_what_was_measured(found: Found, say: Callable[[str], None]) -> None:
     section = _section(found)
-    with capsys.disabled():
-        print(f"\n{_table(found)}")
+    say(_table(found))
     text = PAGE.read_text("utf-8")
     before = text.partition(f"\n{HEADING}\n")[0].rstrip("\n")
     if os.environ.get("DOCS") == "write":
