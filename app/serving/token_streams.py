@@ -29,10 +29,18 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How far a client may fall behind: bytes that we keep for it, and seconds until what was kept at one time is taken."""
+    """How far a client may fall behind.
+
+    behind_bytes  what we keep for it; more only for `burst_s` at a time, since an engine that was ahead may hand over in an
+                  instant what nobody could have read meanwhile
+    most_bytes    and never more than this
+    behind_s      until what was kept at one time is taken
+    """
 
     behind_bytes: int = 256 << 10
     behind_s: float = 30.0
+    burst_s: float = 1.0
+    most_bytes: int = 2 << 20
 
 
 class TokenStream:
@@ -56,6 +64,7 @@ class TokenStream:
         self._patience = patience
         self._mark_at = 0.0  # when the buffer was looked at, and how much of what it held then is still there
         self._mark_bytes = 0
+        self._over_at: float | None = None  # since when it is further behind than it may be
         self._wake = Event()
         self._watcher = Watcher(sock, self._wake.set)
 
@@ -133,7 +142,7 @@ class TokenStream:
                 if self._buffer:
                     self._check_behind()
                     room.start(self._wake.set)
-                self._wake.wait(self._patience.behind_s / 4 if self._buffer else None)
+                self._wake.wait(min(self._patience.behind_s / 4, self._patience.burst_s) if self._buffer else None)
                 self._wake.clear()
                 room.stop()
         finally:
@@ -164,9 +173,15 @@ class TokenStream:
 
     def _check_behind(self) -> None:
         """A steady reader may stay behind for ever, a stalled one may not: what counts is that old bytes leave."""
+        now, behind, patience = self._clock(), len(self._buffer), self._patience
         if self._mark_bytes <= 0:
-            self._mark_at, self._mark_bytes = self._clock(), len(self._buffer)
-        if len(self._buffer) > self._patience.behind_bytes or self._clock() - self._mark_at > self._patience.behind_s:
+            self._mark_at, self._mark_bytes = now, behind
+        if behind <= patience.behind_bytes:
+            self._over_at = None
+        elif self._over_at is None:
+            self._over_at = now
+        too_far = self._over_at is not None and now - self._over_at > patience.burst_s
+        if too_far or behind > patience.most_bytes or now - self._mark_at > patience.behind_s:
             self._lose("slow_client")
 
     def _lose(self, why: str) -> None:

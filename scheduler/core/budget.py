@@ -18,7 +18,7 @@ from scheduler.core.learned_cost import LearnedCost
 from scheduler.core.plan import StepPlan
 
 FLOOR = 16
-GRAIN = 32
+GRAIN = 64
 
 
 class StepCost(Protocol):

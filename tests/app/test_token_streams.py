@@ -72,7 +72,7 @@ def test_an_open_stream_is_written_by_the_dispatcher_itself(pair: tuple[Any, Any
 
 def test_a_late_reader_gets_everything_in_order(pair: tuple[Any, Any]) -> None:
     ours, theirs = pair
-    stream = TokenStream(ours, chunked=False, patience=Patience(behind_bytes=1 << 30))
+    stream = TokenStream(ours, chunked=False, patience=Patience(behind_bytes=1 << 30, most_bytes=1 << 30))
     served = serve(stream)
     pieces = [b"%06d" % number * 100 for number in range(5000)]
     for piece in pieces:
@@ -94,10 +94,27 @@ def test_a_client_that_does_not_read_is_cut_at_the_byte_bound(pair: tuple[Any, A
     assert pushed < 3 << 20, "our bound, not the kernel's, must hold"
 
 
+def test_a_burst_that_nobody_could_have_read_is_kept_and_one_that_stays_is_not(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    now = [0.0]
+    stream = TokenStream(ours, chunked=False, patience=Patience(64 << 10, 30.0), clock=lambda: now[0])
+    served = serve(stream)
+    for _ in range(2):  # the engine was ahead: a megabyte in an instant, twice
+        stream.push(b"x" * (1 << 20))
+        assert stream.lost is None
+        read(theirs, 1 << 20)
+        now[0] += 5.0
+        gevent.sleep(0.001)
+    stream.push(b"x" * (1 << 20))
+    now[0] += 1.1
+    stream.push(b"one more")
+    assert stream.lost == "slow_client" and served.get(timeout=PATIENCE) == "slow_client"
+
+
 def test_a_client_that_stays_behind_is_cut_at_the_age_bound(pair: tuple[Any, Any]) -> None:
     ours, _theirs = pair
     now = [0.0]
-    stream = TokenStream(ours, patience=Patience(1 << 30, 30.0), clock=lambda: now[0])
+    stream = TokenStream(ours, patience=Patience(1 << 30, 30.0, most_bytes=1 << 30), clock=lambda: now[0])
     served = serve(stream)
     for _ in range(100):
         stream.push(b"x" * 4096)
@@ -109,7 +126,7 @@ def test_a_client_that_stays_behind_is_cut_at_the_age_bound(pair: tuple[Any, Any
 
 def test_a_client_is_cut_at_the_age_bound_while_nothing_more_is_pushed(pair: tuple[Any, Any]) -> None:
     ours, _theirs = pair
-    stream = TokenStream(ours, patience=Patience(1 << 30, 0.05))
+    stream = TokenStream(ours, patience=Patience(1 << 30, 0.05, most_bytes=1 << 30))
     served = serve(stream)
     for _ in range(100):
         stream.push(b"x" * 4096)
@@ -120,7 +137,7 @@ def test_a_client_is_cut_at_the_age_bound_while_nothing_more_is_pushed(pair: tup
 def test_a_reader_that_keeps_taking_may_stay_behind(pair: tuple[Any, Any]) -> None:
     ours, theirs = pair
     now = [0.0]
-    stream = TokenStream(ours, chunked=False, patience=Patience(1 << 30, 30.0), clock=lambda: now[0])
+    stream = TokenStream(ours, chunked=False, patience=Patience(1 << 30, 30.0, most_bytes=1 << 30), clock=lambda: now[0])
     served = serve(stream)
     held = 100 * 4096
     for _ in range(100):
@@ -147,7 +164,7 @@ def test_the_kernel_takes_little_of_what_a_client_does_not_read() -> None:
         theirs.connect(listener.getsockname())
         ours, _ = listener.accept()
         with ours:
-            stream = TokenStream(ours, patience=Patience(64 << 10, 30.0))
+            stream = TokenStream(ours, patience=Patience(64 << 10, 30.0, burst_s=0.0, most_bytes=64 << 10))
             served = serve(stream)
             pushed = 0
             while stream.lost is None:

@@ -60,6 +60,8 @@ def test_long_calm_does_not_forget_what_a_prefill_costs() -> None:
     for step in range(20_000):
         learn(cost, 30, 30_000 + 30 * (step % 100), 0)
     assert cost.step_ns(30, 30_000, [(800, 0)]) == pytest.approx(before, rel=0.03)
+    learn(cost, 30, 30_000, 100, factor=2)
+    assert cost.step_ns(30, 30_000, [(800, 0)]) < 1.25 * before, "nor is the first one after it all that is known"
 
 
 def test_changed_engine_is_learned_anew() -> None:
