@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 from chromium import browser
+from hypothesis import HealthCheck, settings
 
 __all__ = ["browser"]
+# How long drawing an example takes says something of the machine, not of the law.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 SAID = pytest.StashKey[list[str]]()
 
 

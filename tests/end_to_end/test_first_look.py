@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 from live_server import ROOT, LiveServer, wait_until
 
+from scheduler.core.policies.catalog import CATALOG
 from scheduler.core.request import WaitReason
 
 pytest.importorskip("torch", reason="torch is not installed: the real model cannot run")
+MODEL = "SmolLM2-135M-Instruct"
 CACHE = ROOT / "data" / "models"  # converted once for all tests
 
 
@@ -73,3 +76,38 @@ def test_the_report_is_printed_and_its_books_balance(look):
     assert report["verdict"] in ("valid", "generator_limited", "host_limited"), report["headline"]
     assert server.get(f"/api/runs/{run_id}")["status"] == "finished"
     print(report["headline"])
+
+
+def test_every_order_of_the_catalog_takes_over_in_mid_run_and_nobody_is_harmed(look):
+    server, *_ = look
+    policies = list(CATALOG)
+    told: list[int] = []
+
+    def ask(n: int) -> None:
+        fields = {"tenant": f"t{n % 3}", "priority": n % 3, "deadline_ms": 20_000 + n, "timeout_ms": 120_000}
+        asked = {"prompt": f"{n} is a number that", "max_tokens": 12 + n % 20, "ignore_eos": True, "temperature": 0, **fields}
+        told.append(len(server.post("/v1/completions", asked | {"model": MODEL})["choices"]))
+
+    def in_flight() -> dict:
+        return server.get("/api/live")["gauges"]
+
+    before = server.get("/api/scheduler")["version"]
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: in_flight()["waiting"] > 8, 20, "a queue")
+    for policy in [*policies, "fcfs"]:
+        server.post("/api/scheduler", {"policy": policy}, method="PATCH")
+        assert server.get("/api/scheduler")["settings"]["policy"] == policy
+    assert in_flight()["waiting"], "all orders had somebody to take over"
+    for thread in threads:
+        thread.join(120)
+    assert told == [1] * 40
+    wait_until(lambda: server.get("/api/requests?state=finished&kind=interactive&limit=1000")["total"] >= 40)
+    rows = [row for row in server.get("/api/requests?limit=1000")["items"] if row["run"] is None]
+    assert len(rows) == 40 and {(row["state"], row["finish"]) for row in rows} == {("finished", "length")}
+    assert server.get("/api/scheduler")["version"] == before + len(policies) + 1
+    marked = [marker["text"] for marker in server.get("/api/live")["markers"] if marker["kind"] == "settings"]
+    for policy in policies[-4:]:
+        assert any(policy in text for text in marked), f"the page marks the change to {policy}"
+    assert "Traceback" not in server.text_of_log()
