@@ -112,6 +112,15 @@ class BlockPool:
             self._observer.block_cached(key, end)
         return end
 
+    def publish_run(self, blocks: Sequence[int], place: Place, tokens: array[int], first: int, end: int) -> Place:
+        """Blocks `first` to `end` (exclusive) of the table `blocks` are full of `tokens`: as publish(), one after another."""
+        if not self.caching:
+            return place
+        size = self.size
+        for index in range(first, end):
+            place = self.publish(blocks[index], place, tokens[index * size : (index + 1) * size].tobytes())
+        return place
+
     def observe(self, observer: Observer | None) -> None:
         """`observer`, and nobody else, hears of blocks from now on."""
         self._observer = observer
@@ -146,6 +155,20 @@ class BlockPool:
             return None
         self._refs[block] = 1
         return block
+
+    def take_many(self, count: int) -> list[int]:
+        """`count` fresh blocks, as take() would give them; that there are so many was asked before."""
+        plain, cached, refs = self._plain, self._cached, self._refs
+        from_plain = min(count, len(plain))
+        blocks = plain[: -from_plain - 1 : -1] if from_plain else []
+        del plain[len(plain) - from_plain :]
+        for _ in range(count - from_plain):
+            block, _ = cached.popitem(last=False)
+            self._forget(block)
+            blocks.append(block)
+        for block in blocks:
+            refs[block] = 1
+        return blocks
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give one reference on each of `blocks` back."""

@@ -193,8 +193,7 @@ class Lifecycle:
         r.blocks = hits
         r.place = self.pool.place_of(hits, self.pool.root(r.tenant))
         r.computed = len(hits) * self.pool.size
-        for _ in range(wanted - len(hits)):
-            self._take_block(r)
+        r.blocks += self.pool.take_many(wanted - len(hits))
         self.quotas.admitted(r)
         self.held.slots.add(r.tenant, 1)
         self.held.blocks.add(r.tenant, len(r.blocks))
@@ -207,13 +206,10 @@ class Lifecycle:
 
     def grow(self, r: Request) -> None:
         """One more block for `r`; that there is one was asked before."""
-        self._take_block(r)
-        self.held.blocks.add(r.tenant, 1)
-
-    def _take_block(self, r: Request) -> None:
         block = self.pool.take()
         assert block is not None, f"no block for {r}"
         r.blocks.append(block)
+        self.held.blocks.add(r.tenant, 1)
 
     def chunk_begins(self, r: Request, tokens: int, now: int) -> None:
         """A step computes `tokens` of `r`; until now it was stalled."""
@@ -225,10 +221,8 @@ class Lifecycle:
     def chunk_ends(self, r: Request, computed: int, now: int) -> None:
         """The step has computed `r` up to `computed`; its full blocks may be shared."""
         self._chunk_booked(r, now)
-        if self.pool.caching:
-            size = self.pool.size
-            for index in range(r.computed // size, computed // size):
-                r.place = self.pool.publish(r.blocks[index], r.place, content(r.tokens, size, index))
+        size = self.pool.size
+        r.place = self.pool.publish_run(r.blocks, r.place, r.tokens, r.computed // size, computed // size)
         r.computed = computed
 
     def _chunk_booked(self, r: Request, now: int) -> None:
