@@ -14,6 +14,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 ARGS ?=
 PYTEST_ARGS ?=
+MUTATION_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +31,7 @@ STARTED := $(shell date +%s)
 WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findstring --runner=simulated,$(ARGS)),\
   $(findstring --runner null,$(strip $(ARGS))),$(findstring --runner=null,$(ARGS)),$(filter simulated null,$(BATCHSCOPE_RUNNER)))
 
-.PHONY: help run install test check lint format types architecture unit soak bench gpu-test browser clean
+.PHONY: help run install test check lint format types architecture unit soak bench mutation gpu-test browser clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|'
@@ -69,6 +70,9 @@ soak: $(TEST) ## 100,000 requests while engine and web are killed at random (SOA
 bench: $(TEST) ## run each benchmark in turn; each prints one JSON object
 	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); [ $${#files[@]} -gt 0 ] || { echo "make: benchmarks/ is empty" >&2; exit 1; }; \
 	for file in "$${files[@]}"; do echo "# $$file" >&2; PYTHONPATH=. $(BIN)/python "$$file"; done
+
+mutation: $(TEST) ## one small fault at a time in scheduler/core: do the tests find it? (MUTATION_ARGS="--sample 200 --only planner"); hours
+	$(BIN)/python tests/mutate.py $(MUTATION_ARGS)
 
 # Runs with the interpreter at hand when there is no .venv: a GPU machine often has torch and no network.
 gpu-test: ## what needs a CUDA device

@@ -12,7 +12,7 @@ from scheduler.core.policies.queues import SortedQueue
 from scheduler.core.request import Request
 
 MS = 1_000_000
-PROMOTED_PER_STEP = 64
+PROMOTED_PER_STEP = 8  # each costs as much as an arrival: a step must not feel it
 
 
 class SkipJoinMlfq(Books):
@@ -22,7 +22,7 @@ class SkipJoinMlfq(Books):
     request so joins at the level whose quantum covers its prefill, and skips those above; who runs sinks as its output
     grows. Key = (level, received_at). With `preempt`, a waiting request takes the place of the running one on the lowest
     level (the most served of them), if that is lower than its own. A preempted request waits on the level that it had reached.
-    Who has waited `promote_ms` is put on the top level, and starts there with its service forgotten; at most 64 a step.
+    Who has waited `promote_ms` is put on the top level, and starts there with its service forgotten; at most 8 a step.
     Source: FastServe (Wu et al., NSDI'26), in tokens instead of milliseconds.
     Guarantee: no length is known or asked for. Whoever has waited `promote_ms` is passed only by requests that came
     before it, so nobody starves. The price is KV memory: each displaced request is computed again.

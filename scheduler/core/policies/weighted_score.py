@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.policies.base import Departure, Keyed, Param, PolicyInfo
-from scheduler.core.request import Request, RequestState
+from scheduler.core.request import Request
 
 SECOND = 1_000_000_000
 WORST_PRIORITY = 10
@@ -15,7 +15,7 @@ LONGEST_TOKENS = 4096
 FARTHEST_DEADLINE = 60 * SECOND
 KINDS = {"interactive": 0.0, "batch": 0.7, "background": 1.0}
 UNKNOWN_KIND = 0.4
-REKEYED_PER_STEP = 256
+REKEYED_PER_STEP = 8  # each costs as much as an arrival: a step must not feel it
 SMOOTHING = 0.05  # weight of the newest step in the smoothed load
 HELD_STEPS = 64  # steps for which a change of weights stands, whatever the load does
 CALM_BELOW = 0.5  # of busy_waiting: the lower edge of the hysteresis
@@ -66,8 +66,8 @@ class WeightedScore(Keyed):
     (deadline - arrival) / 60 s, its tenant's share of the queue. As all ages grow alike, the order is that of the
     constant key score / alpha + received_at.
     Weights: `w_…` while calm. When the smoothed number waiting passes `busy_waiting`, class and deadline count twice and
-    length half; below half of it they are calm again. A change stands for 64 steps, and re-keys at most 256 waiting
-    requests a step.
+    length half; below half of it they are calm again. A change stands for 64 steps, and re-keys at most 8 waiting requests
+    a step, the oldest first.
     Source: the tutorial's Priority Manager; bounded ageing as in priority_aging.
     Guarantee: whatever the weights do, nobody is overtaken by a request that arrived more than B / alpha seconds later,
     B being the largest score under any of the weights (`bound_ns`).
@@ -92,7 +92,8 @@ class WeightedScore(Keyed):
         self._load = 0.0
         self._held = 0
         self._tenants: Counter[str] = Counter()
-        self._stale: deque[Request] = deque()
+        self._turns: OrderedDict[int, Request] = OrderedDict()  # who waits; the first `_stale` have keys of other weights
+        self._stale = 0
 
     @property
     def bound_ns(self) -> int:
@@ -120,10 +121,12 @@ class WeightedScore(Keyed):
         """Its key by the weights of now; it is one more of its tenant."""
         super().enqueue(request, now)
         self._tenants[request.tenant] += 1
+        self._turns[request.number] = request
 
     def dequeue(self, request: Request, why: Departure) -> None:
         """Out of its place, and one less of its tenant."""
         super().dequeue(request, why)
+        del self._turns[request.number]
         self._leave_tenant(request.tenant)
 
     def _leave_tenant(self, tenant: str) -> None:
@@ -159,15 +162,17 @@ class WeightedScore(Keyed):
         if weights is not self.weights:
             self.weights = weights
             self._held = HELD_STEPS
-            self._stale = deque(self._queue)
+            self._stale = len(self._turns)
 
     def _rekey(self) -> None:
-        for _ in range(min(REKEYED_PER_STEP, len(self._stale))):
-            request = self._stale.popleft()
-            if request.state in (RequestState.WAITING, RequestState.PREEMPTED) and request.parked is None:
-                self._queue.remove(request)
-                request.key = self.key_of(request, 0)
-                self._queue.push(request)
+        """In turns: who left meanwhile is not missed, and who came has a key of now's weights already."""
+        for _ in range(min(REKEYED_PER_STEP, self._stale, len(self._turns))):
+            number, request = next(iter(self._turns.items()))
+            self._turns.move_to_end(number)
+            self._queue.remove(request)
+            request.key = self.key_of(request, 0)
+            self._queue.push(request)
+        self._stale = max(0, min(self._stale, len(self._turns)) - REKEYED_PER_STEP)
 
 
 def _clip(value: float) -> float:

@@ -293,6 +293,8 @@ def test_invariants_hold_after_every_move_of_a_random_life(say: Callable[[str], 
     run_state_machine_as_test(Life, settings=profile)
     say(f"core state machine: {lives['lives']} lives, {dict(sorted(lives.items()))}")
     assert lives["lives"] >= EXAMPLES
+    if EXAMPLES < 500:  # asked for by hand: too few to have seen everything
+        return
     for seen in ("preempted", "urgent", "stop", "length", "timeout", "error", "abort", "parked for KV_BLOCKS", "stood still"):
         assert lives[seen] > EXAMPLES / 25, f"{seen} was hardly ever seen: {lives[seen]}"
     assert [name for name in CATALOG if not lives[f"swapped to {name}"]] == [], "an order that nobody was handed over to"

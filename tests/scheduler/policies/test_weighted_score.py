@@ -145,6 +145,6 @@ def test_change_of_weights_is_carried_out_bit_by_bit() -> None:
     assert 0 < first <= weighted_score.REKEYED_PER_STEP
     policy.tick((), False)
     assert first < moved() <= 2 * weighted_score.REKEYED_PER_STEP
-    for _ in range(10):
+    for _ in range(len(requests)):
         policy.tick((), False)
     assert [request.key for request in policy._queue] == sorted(policy.key_of(request, 0) for request in requests)
