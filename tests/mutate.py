@@ -1,10 +1,10 @@
 """Mutation testing of scheduler/core: `make mutation`. One small fault at a time is put into the core; some test must fail.
 
 A fault is made in the syntax tree: a comparison turned or shifted, + for -, and for or, a number one more, a condition
-reversed, a statement left out. Assertions, docstrings and type annotations are left alone. The faulty module is never written to disk: a
-child process, forked before any module of ours was imported, finds it instead of the file and runs the tests: first those of
-the module itself, then those of the whole core. A fault that makes tests run on for too long counts as found.
-Arguments: --sample N of all faults (seeded), --only TEXT in the module's name, --seed, --jobs. Prints survivors as it goes, and a JSON summary.
+reversed, a statement left out. Assertions, docstrings and type annotations are left alone. The faulty module is never written
+to disk: a child process, forked before any module of ours was imported, finds it instead of the file and runs the tests: first
+those of the module itself, then those of the whole core. A fault that makes tests run on for too long counts as found.
+Arguments: --sample N of all faults, --seed, --only TEXT in the module's name. Prints survivors as it goes, and a JSON summary.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "scheduler" / "core"
 LIMIT_S = 120
-SLOW = ("test_replay", "test_merge", "test_itl_target", "test_decode_group")  # seconds each; run only for their own module
+SLOW = ("test_replay", "test_merge", "test_itl_target", "test_decode_group")  # seconds each: only for their own module
 QUIET = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 OTHER: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Div: ast.Mult,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
+    ast.Div: ast.Mult,
 }  # fmt: skip
 LEFT_OUT = (ast.Assign, ast.AugAssign, ast.Expr, ast.Delete)
 
