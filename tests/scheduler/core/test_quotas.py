@@ -39,8 +39,10 @@ def test_a_tenant_runs_no_more_than_its_quota_while_others_pass() -> None:
 
 
 def test_tokens_of_what_a_tenant_runs_stay_within_its_quota() -> None:
-    here = bench(tenant_max_tokens=40)
-    here.add(*of("ann", 6, prompt=8, max_tokens=8))  # 16 tokens each: two fit
+    here = bench(tenant_max_tokens=32)
+    here.add(*of("ann", 6, prompt=8, max_tokens=8))  # 16 tokens each: two fit, to the token
+    here.step()
+    assert running(here, "ann") == 2
     for _ in range(100):
         if here.scheduler.idle:
             break
