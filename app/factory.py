@@ -18,6 +18,7 @@ from app.api.ops import ops
 from app.api.requests import requests_api
 from app.api.runs import runs
 from app.api.scheduler import scheduler
+from app.api.sql import sql
 from app.extensions import Parts, socketio
 from app.live import MAX_DASHBOARDS, NAMESPACE
 from app.live_manners import Manners
@@ -41,7 +42,7 @@ def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
     errors.register(app)
     app.register_error_handler(404, no_such_page)
     scopes.register(app)
-    for blueprint in (openai, ops, scheduler, runs, requests_api, pages):
+    for blueprint in (openai, ops, scheduler, runs, requests_api, sql, pages):
         app.register_blueprint(blueprint)
     app.after_request(_cache_files)
     _open_websocket(app, origins)

@@ -191,7 +191,12 @@ class LiveState:
         return counts
 
     def _reason(self, one: Alive) -> str:
-        return self._held() or one.cause or ("step" if one.queued.seq in self.fold.fresh else self._binding() or "step")
+        return self._held() or self._own_reason(one)
+
+    def _own_reason(self, one: Alive) -> str:
+        """What it waits for where nobody holds the engine: as of the last step."""
+        last = self.fold.steps.last
+        return one.cause or ("step" if last is None or one.queued.seq in self.fold.fresh else last.binding)
 
     def _blockers(self, one: Alive, reason: str) -> dict[str, Any] | None:
         """Who holds what it lacks: its own set while it is parked, else that of the last step, if the reason still stands."""
@@ -215,8 +220,16 @@ class LiveState:
                 "blockers": self._blockers(one, reason),
                 "prompt_tokens": one.queued.prompt_tokens,
             }
+            | self._beneath(one)
             for one in longest
         ]
+
+    def _beneath(self, one: Alive) -> dict[str, Any]:
+        """While the engine is held, `beneath`: what it would wait for anyway, and who holds that."""
+        if self._held() is None:
+            return {}
+        reason = self._own_reason(one)
+        return {"beneath": {"reason": reason, "blockers": self._blockers(one, reason)}}
 
 
 def _arrival(one: Alive) -> tuple[int, int]:

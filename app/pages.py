@@ -12,7 +12,14 @@ from app.safe_headers import safe_headers
 pages = Blueprint("pages", __name__)
 
 NO_PAGES = ("/api/", "/v1/", "/static/", "/socket.io")
-NAV = (("live", "Live"), ("load", "Load"), ("runs", "Runs"), ("requests", "Requests"), ("policy", "Policy"))
+NAV = (
+    ("live", "Live"),
+    ("timeline", "Timeline"),
+    ("load", "Load"),
+    ("runs", "Runs"),
+    ("requests", "Requests"),
+    ("policy", "Policy"),
+)
 
 
 @pages.context_processor
@@ -35,6 +42,12 @@ def live() -> str:
     return render_template("live.html", page="live", title="Live")
 
 
+@pages.get("/timeline")
+def timeline() -> str:
+    """Who ran when: a run's requests by phase, its steps, memory and queue on one axis."""
+    return render_template("timeline.html", page="timeline", title="Timeline")
+
+
 @pages.get("/load")
 def load() -> str:
     """Start a scenario, watch it, stop it."""
@@ -53,10 +66,22 @@ def run(run_id: str) -> str:
     return render_template("run.html", page="runs", title="Run report", subject=run_id)
 
 
+@pages.get("/compare")
+def compare() -> str:
+    """Runs side by side, or one before and after a change."""
+    return render_template("compare.html", page="runs", title="Compare")
+
+
 @pages.get("/requests")
 def requests() -> str:
     """The records, filtered by the URL."""
     return render_template("requests.html", page="requests", title="Requests")
+
+
+@pages.get("/sql")
+def sql_console() -> str:
+    """A statement of one's own over the records, from the URL."""
+    return render_template("sql.html", page="requests", title="SQL")
 
 
 @pages.get("/requests/<request_id>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ class Recorded:
 
     def __init__(self, path: Path, asks: Sequence[Ask] = ASKS, id: str = RUN, **changes: Any) -> None:
         self.path = path
-        self.recording = Recording(path, new_run(id), COST.model)
         settings = settings_on(COST, changes)
+        self.recording = Recording(path, new_run(id, scheduler=changes, settings=asdict(settings)), COST.model)
         source = Trace(Requests(id, settings.default_timeout_ms, self.recording.told).all_of(asks))
         self.simulation: Simulation = on_hardware(COST, settings, source, self.recording.events, boot=BOOT)
         self.simulation.begin(COST.id, COST.model)

@@ -15,11 +15,16 @@ import orjson
 from flask import Blueprint, Response, current_app, request
 
 from app.api.errors import bad, not_found
-from app.store import export
+from app.store import export, parquet, trace
+from app.store.as_sql import as_sql_json
 from app.store.detail import detail_json
 from app.store.errors import QueryError
+from app.store.facets import facets_json, spread_json
+from app.store.fields import CHOICES, SEARCHED, WORDS, is_duration, names
+from app.store.filters import SORTS
 from app.store.queries import Queries, requests_json
 from app.store.segments import segments_json
+from app.store.step_contents import step_json
 from app.store.step_rows import steps_json
 from app.store.summary import summary_json
 
@@ -59,6 +64,32 @@ def summary() -> Response:
     return _json(ask(summary_json, params()))
 
 
+@requests_api.get("/api/requests/facets")
+def facets() -> Response:
+    """The values of each field among the same filters, with their counts."""
+    return _json(ask(facets_json, params()))
+
+
+@requests_api.get("/api/requests/spread")
+def spread() -> Response:
+    """How one measure is spread over the same filters: exact percentiles and a histogram."""
+    return _json(ask(spread_json, params()))
+
+
+@requests_api.get("/api/requests/sql")
+def as_sql() -> Response:
+    """The same question as the text of an SQL statement."""
+    return _json(ask(as_sql_json, params()))
+
+
+@requests_api.get("/api/requests/fields")
+def fields() -> Response:
+    """What can be asked: the parameters, the words of the search line, the sort keys."""
+    words = {word: "ms" if is_duration(name) else None for word, name in WORDS.items()}
+    known = {"names": names(), "words": SEARCHED, "choices": CHOICES, "measures": words, "sorts": list(SORTS)}
+    return _json(known | {"exports": [form for form in export.MEDIA if form != "parquet" or parquet.available()]})
+
+
 @requests_api.get("/api/requests/<request_id>")
 def one_request(request_id: str) -> Response:
     """One lifecycle: row, events, waits, slices, batch mates, what the client saw, its place while it waits."""
@@ -72,6 +103,15 @@ def one_request(request_id: str) -> Response:
 def steps() -> Response:
     """Steps, columnar."""
     return _json(ask(steps_json, params()))
+
+
+@requests_api.get("/api/steps/<int:boot>/<int:seq>")
+def one_step(boot: int, seq: int) -> Response:
+    """One step in full: who was picked, who was not, and why."""
+    found = ask(step_json, boot, seq)
+    if found is None:
+        raise not_found(f"step {boot}/{seq}", "step_not_found")
+    return _json(found)
 
 
 @requests_api.get("/api/segments")
@@ -91,6 +131,18 @@ def export_requests(form: str) -> Response:
         raise bad(error.message, error.param) from error
     headers = {"Content-Disposition": f'attachment; filename="requests.{form}"'}
     return Response(pieces, headers=headers, content_type=export.MEDIA[form])
+
+
+@requests_api.get("/api/export/trace.json")
+def export_trace() -> Response:
+    """A run as a Chrome trace, which Perfetto opens, streamed."""
+    reader = _reader()
+    try:
+        pieces = trace.stream(partial(reader.run_native, reader.queries.ask), params())
+    except QueryError as error:
+        raise bad(error.message, error.param) from error
+    headers = {"Content-Disposition": 'attachment; filename="trace.json"'}
+    return Response(pieces, headers=headers, content_type=trace.MEDIA)
 
 
 def params() -> dict[str, str]:

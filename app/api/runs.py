@@ -19,6 +19,7 @@ from app.store import client_rows
 from app.store import runs as run_rows
 from app.store.adopt import adopt as adopt_run
 from app.store.adopt import forget, simulation_file
+from app.store.comparison import compare as compare_runs
 from app.store.errors import QueryError, StoreError
 from app.store.shapes import shapes_json
 from app.supervisor import scenarios
@@ -135,9 +136,13 @@ def report(run_id: str) -> Response:
 
 @runs.get("/compare")
 def compare() -> Response:
-    """Runs side by side."""
+    """Runs side by side; with `split` the two sides of one; with `lines=1` their distributions and their course too."""
     ids = [run_id for run_id in request.args.get("runs", "").split(",") if run_id]
-    return _json(_found(parts().run_native, parts().queries.compare, ids))
+    lines = request.args.get("lines", "")
+    if lines not in ("", "0", "1"):
+        raise bad("lines must be 0 or 1", "lines", "invalid_value")
+    asked = partial(compare_runs, run_ids=ids, split=request.args.get("split") or None, lines=lines == "1")
+    return _json(_found(parts().run_native, parts().queries.ask, asked))
 
 
 def _asked(body: dict[str, Any]) -> Asked:

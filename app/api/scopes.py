@@ -38,17 +38,41 @@ SCOPES: dict[str, str] = {
     "runs.report": READ,
     "runs.compare": READ,
     "static": READ,
+    "sql.ask_sql": READ,
+    "sql.schema": READ,
+    **dict.fromkeys([f"requests_api.{view}" for view in ("facets", "spread", "as_sql", "fields")], READ),
+    "pages.sql_console": READ,
     **dict.fromkeys(
         [
             f"requests_api.{view}"
-            for view in ("list_requests", "summary", "one_request", "steps", "segments", "export_requests")
+            for view in (
+                "list_requests",
+                "summary",
+                "one_request",
+                "steps",
+                "one_step",
+                "segments",
+                "export_requests",
+                "export_trace",
+            )
         ],
         READ,
     ),
     **dict.fromkeys(
         [
             f"pages.{view}"
-            for view in ("live", "load", "runs", "run", "requests", "request_detail", "sequence_detail", "policy")
+            for view in (
+                "live",
+                "timeline",
+                "load",
+                "runs",
+                "run",
+                "compare",
+                "requests",
+                "request_detail",
+                "sequence_detail",
+                "policy",
+            )
         ],
         READ,
     ),

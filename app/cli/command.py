@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.cli import database, hardware, history, load, reproduce, serve, simulate
+from app.cli import database, hardware, history, load, reproduce, serve, simulate, sql
 from app.cli.failures import FAILED, OK, USAGE, CommandError
 from app.store.errors import QueryError, StoreError
 from scheduler.errors import BatchscopeError, SettingsError
@@ -48,6 +48,7 @@ COMMANDS = (
     Command("report", "the report of a run", _add_report),
     Command("compare", "runs side by side", _add_compare),
     Command("requests", "list requests by filters, or show one", history.add_requests),
+    Command("sql", "one SELECT over the records, read only", sql.add_sql),
     Command("reproduce", "run experiments of the literature, and compare", reproduce.add_reproduce, url=False),
     Command("simulate", "a trace, a run or a scenario on a simulated clock, kept like a load run", simulate.add_simulate),
     Command("calibrate", "fit a cost model to the steps of a run", hardware.add_calibrate),

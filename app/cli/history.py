@@ -9,22 +9,25 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
 from app.cli.comparison_text import comparison_text
 from app.cli.failures import OK, USAGE, CommandError
-from app.cli.records import all_requests, records
+from app.cli.records import PAGE, all_requests, records
 from app.cli.report_text import report_text
 from app.cli.request_text import COLUMNS, request_text, table_row
 from app.cli.server import Server, client_key, holding
 from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
 from app.store.export import csv_head, csv_rows
+from app.store.parquet import ParquetPages
 
 EXACT = ("run", "tenant", "kind", "policy", "model", "endpoint", "detail", "client-request-id")
 MEASURES = ("ttft-ms", "tpot-ms", "queue-ms", "e2e-ms", "prompt-tokens", "cached-tokens", "output-tokens", "preemptions")
 FILTERS = {
+    "q": "a search line, as 'state:finished ttft>500ms wait.kv_blocks>200ms preemptions>0 \"part of an id\"'",
     "state": "waiting, running, preempted or finished; several with commas",
     "finish": "stop, length, abort, timeout, rejected or error; several with commas",
     "wait": "those that waited for this reason at all, as kv_blocks",
@@ -48,9 +51,9 @@ def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
         "--sort", metavar="KEY", help="received, priority or a measure; -KEY for descending (default: -received)"
     )
     parser.add_argument(
-        "--limit", type=_positive, metavar="N", help=f"at most so many (default: {TABLE_LIMIT}; csv, jsonl: all)"
+        "--limit", type=_positive, metavar="N", help=f"at most so many (default: {TABLE_LIMIT}; csv, jsonl, parquet: all)"
     )
-    parser.add_argument("--format", choices=("table", "csv", "jsonl"), default="table", help="how to print (default: table)")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="table", help="how to print (default: table)")
     parser.epilog = f"Also --min-M and --max-M for each measure M: {', '.join(MEASURES)}."
     parser.set_defaults(act=list_requests)
     show = parser.add_subparsers(title="subcommands", metavar="COMMAND").add_parser(
@@ -170,10 +173,22 @@ def _print_lines(rows: Iterable[Mapping[str, Any]]) -> None:
         print(json.dumps(row, ensure_ascii=False))
 
 
+def _write_parquet(rows: Iterable[Mapping[str, Any]]) -> None:
+    if sys.stdout.isatty():
+        raise CommandError(
+            "Parquet is no text: send it to a file, as `batchscope requests --format parquet > slow.parquet`", USAGE
+        )
+    made, kept = ParquetPages(), iter(rows)
+    while page := list(islice(kept, PAGE)):
+        sys.stdout.buffer.write(made.add([dict(row) for row in page]))
+    sys.stdout.buffer.write(made.end())
+
+
 FORMATS: dict[str, Callable[[Iterable[Mapping[str, Any]]], None]] = {
     "table": _print_table,
     "csv": _print_csv,
     "jsonl": _print_lines,
+    "parquet": _write_parquet,
 }
 
 

@@ -33,6 +33,7 @@ class Records(Protocol):
     def compare(self, runs: list[str]) -> dict[str, Any]: ...
     def requests(self, filters: Mapping[str, str]) -> dict[str, Any]: ...
     def request(self, request_id: str) -> dict[str, Any]: ...
+    def sql(self, statement: str) -> dict[str, Any]: ...
 
 
 class ServerRecords:
@@ -61,6 +62,9 @@ class ServerRecords:
 
     def request(self, request_id: str) -> dict[str, Any]:
         return _object(self._server.get(f"/api/requests/{quote(request_id, safe='')}"))
+
+    def sql(self, statement: str) -> dict[str, Any]:
+        return _object(self._server.post("/api/sql", {"sql": statement}))
 
 
 class StoredRecords:
@@ -92,6 +96,9 @@ class StoredRecords:
         if found is None:
             raise QueryError(f"no request {request_id!r}", "id")
         return found
+
+    def sql(self, statement: str) -> dict[str, Any]:
+        return self._queries.sql(statement)
 
 
 def records(settings: ServerSettings, url: str | None = None) -> Records:

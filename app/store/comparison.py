@@ -1,6 +1,6 @@
-"""Runs side by side: what differs in their settings, then in their figures, with how much of it chance may have made.
+"""Runs side by side, or one run before and after a change: what differs in settings, then in figures, and what chance may make.
 
-The first run is the base. Knows reports and samples, no verdict's rule. Cost is bounded: intervals are bootstrapped from
+The first is the base. Knows reports and samples, no verdict's rule. Cost is bounded: intervals are bootstrapped from
 order statistics (scheduler.metrics.resampling), a run's rows are let go before the next one's are read.
 Invariant: equal rows give an equal answer, intervals included: the seed is the name of the figure and the place of the run.
 """
@@ -13,10 +13,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from app.store import comparison_curves as curves
+from app.store import comparison_likeness as likeness
+from app.store import comparison_split as splits
 from app.store import report_figures as figures
+from app.store.comparison_reading import reading
+from app.store.comparison_split import Half
 from app.store.errors import QueryError
 from app.store.report_figures import Slo
-from app.store.report_rows import gather
+from app.store.report_rows import Gathered, gather
 from app.store.reports import report_of
 from scheduler.metrics import few, interval, quantile_draws, share_draws
 
@@ -42,28 +47,36 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One run: its report, and of each figure that has them how many values it is of and its resamples."""
+    """One run, or a side of one: its report; of each figure that has them how many values it is of, and its resamples.
+
+    extra: what else is shown of it: the changes within it, its lines, which side it is.
+    """
 
     report: dict[str, Any]
     draws: dict[str, tuple[int, Draws]]
+    extra: dict[str, Any]
 
 
-def compare(connection: Connection, run_ids: Sequence[str], slo: Slo | None = None) -> dict[str, Any]:
-    """{runs, differing, warnings, metrics, waits, tenants, interval}. A figure is {name, values, n, few, difference,
-    relative, interval}; its lists go by run, and where a figure is undefined they hold None.
+def compare(
+    connection: Connection, run_ids: Sequence[str], slo: Slo | None = None, *, split: str | None = None, lines: bool = False
+) -> dict[str, Any]:
+    """{runs, differing, equal, warnings, metrics, waits, tenants, interval, split}. A figure is {name, values, n, few,
+    difference, relative, interval, better, reading}; its lists go by run, and where a figure is undefined they hold None.
+
+    split: the two sides of one run (see comparison_split). lines: each run has its `cdfs` and its `series` too.
     """
-    if not 2 <= len(run_ids) <= MOST_COMPARED or len(set(run_ids)) != len(run_ids):
-        raise QueryError(f"runs must name 2 to {MOST_COMPARED} different runs", "runs")
-    sides = [_side(connection, run_id, place, slo) for place, run_id in enumerate(run_ids)]
+    if split is not None:
+        made, sides = _split_sides(connection, run_ids, slo, split, lines)
+    else:
+        made, sides = None, _run_sides(connection, run_ids, slo, lines)
     reports = [side.report for side in sides]
-    names = ("run", "verdict", "verdict_reason", "headline", "reconciliation")
-    shown = [{name: each[name] for name in names} for each in reports]
-    for each in shown:
-        each["reconciliation"] = {name: each["reconciliation"][name] for name in _COUNTED}
+    differing, equal = likeness.settings(reports)
     return {
-        "runs": shown,
-        "differing": _differing(reports),
-        "warnings": _warnings(reports),
+        "runs": [_shown(side) for side in sides],
+        "split": made,
+        "differing": differing,
+        "equal": equal,
+        "warnings": likeness.warnings(reports, [side.extra["changes"] for side in sides], differing),
         "metrics": [_figure(path, sides) for path in _paths()],
         "waits": _waits(reports),
         "tenants": [_tenant(tenant, sides) for tenant in _tenants(reports)],
@@ -74,10 +87,52 @@ def compare(connection: Connection, run_ids: Sequence[str], slo: Slo | None = No
     }
 
 
-def _side(connection: Connection, run_id: str, place: int, slo: Slo | None) -> _Side:
-    found = gather(connection, run_id)
+def _run_sides(connection: Connection, run_ids: Sequence[str], slo: Slo | None, lines: bool) -> list[_Side]:
+    if not 2 <= len(run_ids) <= MOST_COMPARED or len(set(run_ids)) != len(run_ids):
+        raise QueryError(f"runs must name 2 to {MOST_COMPARED} different runs", "runs")
+    sides = []
+    for place, run_id in enumerate(run_ids):
+        found = gather(connection, run_id)
+        changes = [change.as_json for change in splits.changes_in(connection, found)]
+        sides.append(_side(connection, found, place, slo, splits.zero(found) if lines else None, {"changes": changes}))
+    return sides
+
+
+def _split_sides(
+    connection: Connection, run_ids: Sequence[str], slo: Slo | None, text: str, lines: bool
+) -> tuple[dict[str, Any], list[_Side]]:
+    if len(run_ids) != 1:
+        raise QueryError("runs must name one run where it is split", "runs")
+    found = gather(connection, run_ids[0])
+    change, halves = splits.split(connection, found, text)
+    zero = splits.zero(found)
+    sides = [
+        _side(connection, half.found, place, slo, zero if lines else None, _of_half(half)) for place, half in enumerate(halves)
+    ]
+    for side in sides:  # what a run is worth is judged whole
+        side.report.update(verdict=found.run["verdict"], verdict_reason=found.run["verdict_reason"])
+    return change.as_json | {"across": splits.across(found, change.wall)}, sides
+
+
+def _of_half(half: Half) -> dict[str, Any]:
+    return {"changes": []} | half.as_json
+
+
+def _shown(side: _Side) -> dict[str, Any]:
+    names = ("run", "settings", "simulated", "verdict", "verdict_reason", "headline", "reconciliation")
+    shown = {name: side.report[name] for name in names} | side.extra
+    shown["reconciliation"] = {name: side.report["reconciliation"][name] for name in _COUNTED}
+    return shown
+
+
+def _side(
+    connection: Connection, found: Gathered, place: int, slo: Slo | None, zero: int | None, extra: dict[str, Any]
+) -> _Side:
     samples = figures.samples(found.server, found.client, found.gaps)
     report = report_of(connection, found, samples, slo)
+    report["engine"] = {name: found.life.get(name) for name in ("model", "runner", "hardware")}
+    if zero is not None:
+        extra = extra | {"cdfs": curves.cdfs(samples), "series": curves.series(found.steps, zero)}
     draws: dict[str, tuple[int, Draws]] = {}
     for side, metric in _SAMPLED:
         values = samples[side][metric]
@@ -89,7 +144,7 @@ def _side(connection: Connection, run_id: str, place: int, slo: Slo | None) -> _
         mine = (row["ttft_ms"] for row in found.server if row["tenant"] == tenant and row["finish"] in figures.WELL)
         times = sorted(time for time in mine if time is not None)
         draws[name] = len(times), quantile_draws(times, 95, f"{place} {name}")
-    return _Side(report, draws | _shares(report, place))
+    return _Side(report, draws | _shares(report, place), extra)
 
 
 def _shares(report: Mapping[str, Any], place: int) -> dict[str, tuple[int, Draws]]:
@@ -116,11 +171,13 @@ def _figure(path: tuple[str, ...], sides: Sequence[_Side], name: str | None = No
     n = [side.draws[key][0] if key in side.draws else None for side in sides]
     q = int(path[-1][1:]) if path[-1] in ("p50", "p95", "p99") else None
     draws = [side.draws[key][1] if key in side.draws else None for side in sides]
+    spread = [None] + [interval(draws[0], each, LEVEL) for each in draws[1:]]
     return {
         "name": name or key,
         "n": n,
         "few": [q is not None and count is not None and few(count, q) for count in n],
-        "interval": [None] + [interval(draws[0], each, LEVEL) for each in draws[1:]],
+        "interval": spread,
+        **reading(key, n, spread),
     } | _differences(values)
 
 
@@ -158,30 +215,3 @@ def _waits(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _tenants(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted({tenant for each in reports for tenant in list(each["fairness"]["tenants"])[:MOST_TENANTS]})
-
-
-# ---- like for like
-
-
-def _differing(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Settings in effect, the scenario's parameters and the seed, where they are not the same in all runs."""
-    rows = [*_rows("settings", [each["settings"] for each in reports])]
-    rows += _rows("parameters", [each["run"]["parameters"] or {} for each in reports])
-    rows += [
-        {"name": name, "of": "run", "values": [each["run"][name] for each in reports]}
-        for name in ("scenario", "seed", "target")
-    ]
-    return [row for row in rows if any(value != row["values"][0] for value in row["values"])]
-
-
-def _rows(of: str, given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    names = dict.fromkeys(name for each in given for name in each)
-    return [{"name": name, "of": of, "values": [each.get(name) for each in given]} for name in names]
-
-
-def _warnings(reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where the runs are not like for like."""
-    unlike = [row for row in _differing(reports) if row["of"] != "settings"]
-    found = [f"not like for like: {row['name']} {' vs '.join(str(value) for value in row['values'])}" for row in unlike]
-    found += [f"run {each['run']['id']} is {each['verdict']}" for each in reports if each["verdict"] != "valid"]
-    return found

@@ -6,15 +6,19 @@ Invariant: the output tokens of a finished sequence are the slices with `emitted
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, select, tuple_
 
+from app.store.client_clock import on_our_clock
 from app.store.models import client_requests, request_events, requests, steps
 from app.store.packing import unpack_gaps, unpack_slices
 from app.store.request_json import request_json
+from app.store.step_contents import named
+from app.store.token_gaps import TokenGaps
 from app.store.waited import waited_json
 
 MAX_SLICES = 20_000
@@ -30,12 +34,18 @@ def detail_json(connection: Connection, request_id: str) -> dict[str, Any] | Non
     row = dict(found)
     question = select(request_events).where(request_events.c.request_id == request_id)
     events = sorted(connection.execute(question).mappings(), key=_when)
-    slices, mates = _slices(connection, events, row)
+    gaps = TokenGaps(row["received_at"])
+    slices, mates = _slices(connection, events, row, gaps)
+    open_for = None if row["state"] == "finished" else (time.monotonic_ns() - row["received_at"]) / 1e6
     return request_json(row) | {
+        "age_ms": open_for,
         "events": [_event(event, row["received_at"]) for event in events],
         "waited": waited_json(connection, events, row["received_at"]),
         "slices": slices,
+        "gaps": gaps.json(connection),
         "batch_mates": mates,
+        "previous": _neighbour(connection, row, later=False),
+        "next": _neighbour(connection, row, later=True),
         "client": _client(connection, row),
         "prompt_text": row["prompt_text"],
         "output_text": row["output_text"],
@@ -77,9 +87,11 @@ def _spans(events: list[RowMapping]) -> dict[int, tuple[set[int], int, int | Non
 
 
 def _slices(
-    connection: Connection, events: list[RowMapping], row: Mapping[str, Any]
+    connection: Connection, events: list[RowMapping], row: Mapping[str, Any], gaps: TokenGaps
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    shown: dict[str, Any] = {name: [] for name in ("step", "t_ms", "ms", "tokens", "kind", "emitted", "batch", "step_tokens")}
+    shown: dict[str, Any] = {
+        name: [] for name in ("boot", "seq", "step", "t_ms", "ms", "tokens", "kind", "emitted", "batch", "step_tokens")
+    }
     mates: Counter[tuple[int, int]] = Counter()
     received_at, finished_at = row["received_at"], row["finished_at"]
     for boot, (numbers, first, last) in _spans(events).items():
@@ -87,7 +99,8 @@ def _slices(
             batch = unpack_slices(step["slices"])
             own = [piece for piece in batch if piece.request in numbers]
             for piece in own:
-                shown["step"].append(step["step"])
+                for name in ("boot", "seq", "step"):
+                    shown[name].append(step[name])
                 shown["t_ms"].append((step["started_at"] - received_at) / 1e6)
                 shown["ms"].append((step["ended_at"] - step["started_at"]) / 1e6)
                 shown["tokens"].append(piece.tokens)
@@ -95,6 +108,8 @@ def _slices(
                 shown["emitted"].append(piece.emitted)
                 shown["batch"].append(len(batch))
                 shown["step_tokens"].append(step["prefill_tokens"] + step["decode_tokens"])
+                if piece.emitted:
+                    gaps.token(step, piece.request)
             if own:
                 mates.update((boot, piece.request) for piece in batch if piece.request not in numbers)
     return shown, _mates(connection, mates)
@@ -116,10 +131,11 @@ def _steps(connection: Connection, boot: int, first: int, last: int | None, unti
 
 def _mates(connection: Connection, mates: Counter[tuple[int, int]]) -> list[dict[str, Any]]:
     """Those who shared most steps with it."""
-    found, table = [], request_events.c
+    found = []
     for (boot, number), shared in mates.most_common(MAX_MATES):
-        queued = select(table.request_id).where(table.kind == "RequestQueued", table.boot == boot, table.seq == number)
-        found.append({"id": connection.execute(queued).scalar(), "boot": boot, "number": number, "steps": shared})
+        known = named(connection, boot, [number])[number]
+        id = known["id"] and known["id"].partition("/")[0]
+        found.append({"id": id, "tenant": known["tenant"], "boot": boot, "number": number, "steps": shared})
     return found
 
 
@@ -129,7 +145,19 @@ def _client(connection: Connection, row: Mapping[str, Any]) -> dict[str, Any] | 
     table = client_requests.c
     question = select(client_requests).where(table.run == row["run"], table.client_request_id == row["client_request_id"])
     seen = connection.execute(question).mappings().first()
-    return None if seen is None else client_json(dict(seen))
+    return None if seen is None else client_json(dict(seen)) | {"clock": on_our_clock(connection, row, dict(seen))}
+
+
+def _neighbour(connection: Connection, row: Mapping[str, Any], *, later: bool) -> str | None:
+    """The id of the request of the same run that arrived next, or before; of any run, when it belongs to none."""
+    table = requests.c
+    key, own = tuple_(table.received_wall, table.id), tuple_(row["received_wall"], row["id"])
+    order = (table.received_wall, table.id) if later else (table.received_wall.desc(), table.id.desc())
+    question = select(table.id).where(key > own if later else key < own).order_by(*order).limit(1)
+    if row["run"] is not None:
+        question = question.where(table.run == row["run"])
+    found: str | None = connection.execute(question).scalar()
+    return found
 
 
 def client_json(seen: Mapping[str, Any]) -> dict[str, Any]:

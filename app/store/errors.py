@@ -2,6 +2,7 @@
 
 StoreError              (a BatchscopeError)
 ├── QueryError          a filter, sort key, cursor or limit is wrong; `param` names it
+├── ConsoleBusy         as many SQL statements as may run at once are running
 ├── StoreBusy           the backlog is over its bound, or the writer is closed: nothing more is accepted
 ├── StoreFailed         the database refused a write; the cause is chained
 │   ├── StoreLocked     another process held its lock for longer than we wait
@@ -23,6 +24,10 @@ class StoreError(BatchscopeError):
 
 class QueryError(StoreError):
     """A question that cannot be asked; `param` names the part at fault."""
+
+
+class ConsoleBusy(StoreError):
+    """Others are asking in SQL."""
 
 
 class StoreBusy(StoreError):

@@ -1,4 +1,4 @@
-"""Exports of a filtered set of requests, page by page: CSV that no spreadsheet will run, and JSON lines.
+"""Exports of a filtered set of requests, page by page: CSV that no spreadsheet will run, JSON lines, Parquet.
 
 Knows no HTTP and holds no connection: the caller fetches the pages (on a thread, in the web process).
 Invariant: text cells that a spreadsheet would take for a formula get a leading apostrophe; numbers stay numbers.
@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from app.store.errors import QueryError
+from app.store.parquet import ParquetPages
 from scheduler.metrics import WAIT_REASONS
 
 Fetch = Callable[[Mapping[str, str], str | None], tuple[list[dict[str, Any]], str | None]]
@@ -25,7 +26,11 @@ COLUMNS = (
     "top_wait", "preemptions", "deadline_ms", "timeout_ms", "boot", "number",
 )  # fmt: skip
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
-MEDIA = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+MEDIA = {
+    "csv": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 def stream(form: str, fetch: Fetch, params: Mapping[str, str]) -> Iterator[bytes]:
@@ -33,18 +38,31 @@ def stream(form: str, fetch: Fetch, params: Mapping[str, str]) -> Iterator[bytes
     if form not in MEDIA:
         raise QueryError(f"exports are {' and '.join(MEDIA)}, not {form!r}", "format")
     first = fetch(params, None)  # before the first byte, so that a bad filter is still an error answer
-    return _pieces(form, fetch, params, *first)
+    if form == "parquet":
+        return _parquet(ParquetPages(), _pages(fetch, params, *first))
+    return _pieces(form, _pages(fetch, params, *first))
 
 
-def _pieces(
-    form: str, fetch: Fetch, params: Mapping[str, str], items: list[dict[str, Any]], after: str | None
-) -> Iterator[bytes]:
-    if form == "csv":
-        yield csv_head()
-    yield _page(form, items)
+def _pages(
+    fetch: Fetch, params: Mapping[str, str], items: list[dict[str, Any]], after: str | None
+) -> Iterator[list[dict[str, Any]]]:
+    yield items
     while after is not None:
         items, after = fetch(params, after)
+        yield items
+
+
+def _pieces(form: str, pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
+    if form == "csv":
+        yield csv_head()
+    for items in pages:
         yield _page(form, items)
+
+
+def _parquet(made: ParquetPages, pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
+    for items in pages:
+        yield made.add(items)
+    yield made.end()
 
 
 def _page(form: str, items: list[dict[str, Any]]) -> bytes:
@@ -75,6 +93,11 @@ def safe(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(_FORMULA):
         return "'" + value
     return value
+
+
+def table_csv(columns: list[str], rows: list[list[Any]]) -> bytes:
+    """Any table as CSV, its names too."""
+    return _csv([[safe(name) for name in columns], *([safe(value) for value in row] for row in rows)])
 
 
 def _csv(rows: list[list[Any]]) -> bytes:

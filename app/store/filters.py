@@ -1,5 +1,6 @@
 """Questions about requests: query parameters checked and turned into conditions. Knows no connection.
 
+`q` is a search line (grammar.py): its terms are parameters like the named ones, and stand beside them.
 Every filter of the list serves the summary and the exports as well, so that a figure can always be followed to its rows.
 Invariant: an unknown or ill-formed parameter raises QueryError naming it; nothing is ignored in silence.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +18,20 @@ from typing import Any
 from sqlalchemy import ColumnElement
 
 from app.store.errors import QueryError
+from app.store.fields import CHOICES, EXACT, INSTANTS, MEASURES, RANGES, range_of
+from app.store.grammar import misplaced, parse, write
 from app.store.instants import wall_ns
 from app.store.models import WAIT_COLUMNS, requests
-from app.store.open_request import GRAVITY
 from scheduler.metrics import WAIT_REASONS
 
-STATES = ("waiting", "running", "preempted", "finished")
-MEASURES = ("ttft_ms", "tpot_ms", "queue_ms", "e2e_ms", "prompt_tokens", "cached_tokens", "output_tokens", "preemptions")
+__all__ = ["MEASURES", "SORTS", "Filters", "Order", "filters", "fingerprint", "limit", "number", "order"]
+
 SORTS: dict[str, str] = {"received": "received_wall", "id": "id", "priority": "priority"} | {name: name for name in MEASURES}
-_EXACT = ("run", "tenant", "policy", "kind", "model", "endpoint", "detail", "client_request_id")
-_CHOICES = {"state": STATES, "finish": GRAVITY, "top_wait": WAIT_REASONS}
 MAX_PAGE = 1000
 DEFAULT_PAGE = 50
 SIMULATED = "simulation"  # the endpoint of requests that nobody sent
+_WIDEST = (1 << 63) - 1
+_COMPARE = {"min_": operator.ge, "max_": operator.le, "above_": operator.gt, "below_": operator.lt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class Filters:
     def run(self) -> str | None:
         """The run asked for, if one is."""
         return dict(self.given).get("run")
+
+    @property
+    def search(self) -> str:
+        """The search line that asks for the same."""
+        return write(self.given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +75,19 @@ def filters(params: Mapping[str, str], *, also: tuple[str, ...] = ()) -> Filters
 
     What was simulated is among the rows only where its run is asked for.
     """
-    given, conditions = [], []
-    for name, value in sorted(params.items()):
-        if name in also or value == "":
-            continue
-        conditions.append(_condition(name, value))
-        given.append((name, value))
-    if not params.get("run"):
-        conditions.append(requests.c.endpoint != SIMULATED)
-    return Filters(tuple(given), tuple(conditions))
+    asked = {name: value for name, value in params.items() if name not in also and name != "q" and value != ""}
+    conditions = {name: _condition(name, value) for name, value in asked.items()}
+    for term in parse(params.get("q", "")):
+        if term.param in asked:
+            raise misplaced(term.at, f"{term.param} is asked by a parameter too")
+        try:
+            conditions[term.param] = _condition(term.param, term.value)
+        except QueryError as error:
+            raise misplaced(term.at, error.message) from None
+        asked[term.param] = term.value
+    given = tuple(sorted(asked.items()))
+    simulated = () if asked.get("run") else (requests.c.endpoint != SIMULATED,)
+    return Filters(given, (*(conditions[name] for name, _ in given), *simulated))
 
 
 def order(text: str | None) -> Order:
@@ -114,23 +126,38 @@ def fingerprint(asked: Filters, sort: Order) -> str:
 
 def _condition(name: str, value: str) -> ColumnElement[bool]:
     table = requests.c
-    if name in _EXACT:
+    if "\0" in value:
+        raise QueryError(f"{name} holds a NUL character", name)
+    if name in EXACT:
         return table[name] == value
-    if name in _CHOICES:
-        chosen = table[name].in_([_choice(name, each, _CHOICES[name]) for each in value.split(",")])
+    if name in CHOICES:
+        chosen = table[name].in_([_choice(name, each, CHOICES[name]) for each in value.split(",")])
         live = name == "state" and "finished" not in value.split(",")
         return chosen & (table.state != "finished") if live else chosen  # said twice, so that the index of states serves
     if name == "wait":
         reason = _choice(name, value, WAIT_REASONS)
         return table[WAIT_COLUMNS[WAIT_REASONS.index(reason)]] > 0
-    if name == "since":
-        return table.received_wall >= wall_ns(value, name)
-    if name == "until":
-        return table.received_wall < wall_ns(value, name)
-    if name[:4] in ("min_", "max_") and name[4:] in MEASURES:
-        column, bound = table[name[4:]], number(value, name)
-        return column >= bound if name.startswith("min_") else column <= bound
-    raise QueryError(f"unknown parameter {name!r}", name)
+    if name in INSTANTS:
+        wall = wall_ns(value, name)
+        return table.received_wall >= wall if name == "since" else table.received_wall < wall
+    if name == "text":
+        return table.id.icontains(value, autoescape=True) | table.client_request_id.icontains(value, autoescape=True)
+    return _range(name, value)
+
+
+def _range(name: str, value: str) -> ColumnElement[bool]:
+    """A bound of a measure. Bounds of integers are integers: ns are exact, and the SQL text says what the question did."""
+    found = range_of(name)
+    if found is None:
+        raise QueryError(f"unknown parameter {name!r}", name)
+    end, column = found[0], requests.c[RANGES[found[1]]]
+    bound = number(value, name) * (1e6 if column.name.endswith("_ns") else 1)
+    if column.type.python_type is int:
+        whole = round(bound) if column.name.endswith("_ns") else bound
+        nearest = math.ceil(whole) if end in ("min_", "below_") else math.floor(whole)
+        bound = max(-_WIDEST, min(_WIDEST, nearest))
+    condition: ColumnElement[bool] = _COMPARE[end](column, bound)
+    return condition
 
 
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:

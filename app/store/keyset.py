@@ -74,8 +74,11 @@ def _undefined(connection: Connection, asked: Filters, sort: Order, n: int, afte
 
 
 def _rows(connection: Connection, where: list[ColumnElement[bool]], ordered: tuple[Any, ...], n: int) -> list[dict[str, Any]]:
-    question = select(requests).where(*where).order_by(*ordered).limit(n)
-    return [dict(row) for row in connection.execute(question).mappings()]
+    """First the ids, then their rows: what has to be sorted is then narrow."""
+    ids = connection.execute(select(requests.c.id).where(*where).order_by(*ordered).limit(n)).scalars().all()
+    found = connection.execute(select(requests).where(requests.c.id.in_(ids))).mappings() if ids else ()
+    rows = {row["id"]: dict(row) for row in found}
+    return [rows[each] for each in ids]
 
 
 def _encode(place: Place, mark: str) -> str:

@@ -14,9 +14,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
-from app.store import comparison, database, keyset, reports, runs
+from app.store import comparison, console, database, keyset, reports, runs
 from app.store.detail import detail_json
+from app.store.errors import ConsoleBusy
 from app.store.filters import MAX_PAGE, filters, limit, order
+from app.store.patience import within
 from app.store.reports import Slo
 from app.store.request_json import request_json
 from app.store.segments import segments_json
@@ -25,16 +27,23 @@ from app.store.summary import summary_json
 
 _PAGING = ("sort", "limit", "cursor")
 _KEPT = 3
+COUNT_S = 0.1
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def requests_json(connection: Connection, params: Mapping[str, str]) -> dict[str, Any]:
-    """GET /api/requests: {items, next_cursor, total, total_exact}."""
+    """GET /api/requests: {items, next_cursor, total, total_exact, asked}. What was not counted in time is at least the page."""
     asked, sort, size = filters(params, also=_PAGING), order(params.get("sort")), limit(params.get("limit"))
     rows, after = keyset.page(connection, asked, sort, size, params.get("cursor") or None)
-    total, exact = keyset.count(connection, asked)
-    return {"items": [request_json(row) for row in rows], "next_cursor": after, "total": total, "total_exact": exact}
+    total, exact = within(connection, COUNT_S, lambda: keyset.count(connection, asked)) or (len(rows), False)
+    return {
+        "items": [request_json(row) for row in rows],
+        "next_cursor": after,
+        "total": total,
+        "total_exact": exact,
+        "asked": {"q": asked.search, "params": dict(asked.given)},
+    }
 
 
 def export_page(
@@ -50,7 +59,9 @@ class Queries:
     """See the module. One for the process; safe to call from several threads."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._engine = database.reading(url)
+        self._consoles = deque(range(console.AT_ONCE))
         self._idle: deque[Connection] = deque()
 
     def ask(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -79,6 +90,17 @@ class Queries:
     def export_page(self, params: Mapping[str, str], cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """The next page of an export."""
         return self.ask(export_page, params, cursor)
+
+    def sql(self, statement: str) -> dict[str, Any]:
+        """POST /api/sql: {columns, rows, truncated, elapsed_ms}; raises ConsoleBusy while others ask."""
+        try:
+            turn = self._consoles.pop()
+        except IndexError:
+            raise ConsoleBusy(f"{console.AT_ONCE} SQL statements are running: try again in a second") from None
+        try:
+            return console.answer(self._url, statement)
+        finally:
+            self._consoles.append(turn)
 
     def request(self, request_id: str) -> dict[str, Any] | None:
         """GET /api/requests/{id}; None when there is no such request."""

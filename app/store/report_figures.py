@@ -134,13 +134,13 @@ def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | No
 
 def timeline(server: Sequence[Row], client: Sequence[Row], steps: Sequence[StepRow], start_wall: int) -> dict[str, list[Any]]:
     """Columns a second of the run: t, sent, done, failed, and the mean of waiting and running over the steps in it."""
-    origin = _origin(server, client, start_wall)
+    zero = origin(server, client, start_wall)
     sent = Counter(int(row["sent_ms"] // 1000) for row in client if row["sent_ms"] is not None)
     done = Counter(int(row["end_ms"] // 1000) for row in client if row["end_ms"] is not None and row["status"] == "ok")
     failed = Counter(int(row["end_ms"] // 1000) for row in client if row["end_ms"] is not None and row["status"] != "ok")
     depth: dict[int, list[StepRow]] = {}
     for step in steps:
-        depth.setdefault((step.ended_wall - origin) // 10**9, []).append(step)
+        depth.setdefault((step.ended_wall - zero) // 10**9, []).append(step)
     seconds = [second for second in (*sent, *done, *failed, *depth) if 0 <= second < 86_400]
     span = range(max(seconds, default=-1) + 1)
     return {
@@ -153,7 +153,7 @@ def timeline(server: Sequence[Row], client: Sequence[Row], steps: Sequence[StepR
     }
 
 
-def _origin(server: Sequence[Row], client: Sequence[Row], start_wall: int) -> int:
+def origin(server: Sequence[Row], client: Sequence[Row], start_wall: int) -> int:
     """The client's zero on the wall clock: no request can have been received before it was sent."""
     sent = {row["client_request_id"]: row["sent_ms"] for row in client if row["sent_ms"] is not None}
     offsets = [

@@ -77,7 +77,7 @@ def gather(connection: Connection, run_id: str) -> Gathered:
     server = _server_rows(connection, run_id)
     stepped = _steps(connection, run_id)
     life, settings = _settings(connection, run, {step.boot for step in stepped}, end)
-    relapsed = list(_relapses(connection, [row["id"] for row in server if row["preemptions"]]))
+    relapsed = list(relapses_of(connection, [row["id"] for row in server if row["preemptions"]]))
     return Gathered(run, server, *_client_rows(connection, run_id), stepped, relapsed, life, settings, start)
 
 
@@ -143,7 +143,7 @@ def _settings(
     return life, settings
 
 
-def _relapses(connection: Connection, ids: Sequence[str]) -> Iterator[tuple[int, int]]:
+def relapses_of(connection: Connection, ids: Sequence[str]) -> Iterator[tuple[int, int]]:
     """As `metrics.relapses`, from the events of the requests that were preempted."""
     table, lost = request_events.c, dict[tuple[int, str], int]()
     for start in range(0, len(ids), _CHUNK):

@@ -54,22 +54,29 @@ export function age(seconds) {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-/** An ISO instant in the reader's zone; the zone is in the tooltip that `zone()` gives. */
+let timeZone; // undefined: the reader's own
+
+/** Whether instants are shown in UTC from now on. */
+export function setUtc(utc) {
+  timeZone = utc ? "UTC" : undefined;
+}
+
+/** An ISO instant in the zone chosen; the zone is in the tooltip that `zone()` gives. */
 export function when(iso) {
   if (!iso) return NONE;
   const date = new Date(iso);
-  return Number.isNaN(date.getTime()) ? String(iso) : date.toLocaleString("sv-SE", { hour12: false });
+  return Number.isNaN(date.getTime()) ? String(iso) : date.toLocaleString("sv-SE", { hour12: false, timeZone });
 }
 
 /** The same, short: today's instants as a time with ms, others with their date. */
 export function whenShort(iso) {
   const full = when(iso);
   if (full.length < 19) return full;
-  const today = new Date().toLocaleDateString("sv-SE");
+  const today = new Date().toLocaleDateString("sv-SE", { timeZone });
   return full.startsWith(today) ? `${full.slice(11)}.${String(new Date(iso).getMilliseconds()).padStart(3, "0")}` : full;
 }
 
-export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+export const zone = () => timeZone || Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** The request that a sequence id belongs to: ours are `<id>` or `<id>/0`. */
 export const requestOf = (id) => id.split("/")[0];

@@ -1,17 +1,21 @@
-// What every page has: theme, connection pill, run chip, engine bar. Joins the websocket and gives back store and loop.
+// What every page has: theme, zone, keys, connection pill, run chip, engine bar. Joins the websocket and gives back store and loop.
 
 import { $, setAttr, setHidden, setText } from "./dom.js";
 import { createLoop } from "./draw.js";
 import { age, clock } from "./format.js";
+import { startKeys } from "./keys.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { onTheme, startTheme } from "./theme.js";
+import { startZone } from "./zone.js";
 
 export const RUN_LIVE = ["pending", "running", "draining"];
 const STALE_MS = 2500;
 
 export function startShell() {
   startTheme();
+  startZone();
+  startKeys();
   const store = createStore();
   const loop = createLoop(store);
   onTheme(() => loop.again());

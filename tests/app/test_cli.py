@@ -229,6 +229,19 @@ def test_filters_reach_the_records(say: Callable[..., str]) -> None:
     assert json.loads(say("requests", "--json", "--tenant", "nobody"))["items"] == []
 
 
+def test_a_search_line_and_sql_ask_the_same(say: Callable[..., str], server: LiveServer, tmp_path: Path) -> None:
+    found = json.loads(say("requests", "--json", "--q", "queue>=0.1s", "--sort", "-queue_ms"))["items"]
+    text = server.get("/api/requests/sql?q=queue%3E%3D100ms&sort=-queue_ms")["sql"]
+    ids = [item["id"] for item in found]
+    assert [row[0] for row in json.loads(say("sql", text, "--json"))["rows"]] == ids and ids
+    assert [line["id"] for line in map(json.loads, say("sql", text, "--format", "jsonl").splitlines())] == ids
+    assert say("sql", "SELECT '=1' AS x", "--format", "csv") == "x\r\n'=1\r\n" and "one" in say("sql", "SELECT 'one' AS n")
+    copy_database(server.data_dir, tmp_path / "aside")
+    aside = ["--data-dir", str(tmp_path / "aside")]
+    assert main(["sql", text, *aside]) == 0 and main(["sql", "DELETE FROM requests", *aside]) == 2
+    assert main(["requests", "--q", "queue>5", *aside]) == 2
+
+
 def test_lines_and_csv_hold_every_request(say: Callable[..., str]) -> None:
     total = json.loads(say("requests", "--json"))["total"]
     lines = [json.loads(line) for line in say("requests", "--format", "jsonl").splitlines()]

@@ -224,8 +224,12 @@ def test_who_holds_what_stands_beside_those_who_wait_for_it() -> None:
     own = ev.Blockers(2, (ev.Holding("a", 2),), needed=40)
     state.apply(ev.RequestParked(*engine.key(), rows[0]["number"], WaitReason.QUOTA, own))
     assert state.snapshot()["waiting_now"][0]["blockers"] == own.named(WaitReason.QUOTA)
-    state.engine_status("down", "why")
-    assert all(row["blockers"] is None for row in state.snapshot()["waiting_now"])
+    assert all("beneath" not in row for row in state.snapshot()["waiting_now"])
+    state.engine_status("paused")
+    held = state.snapshot()["waiting_now"]
+    assert all(row["blockers"] is None for row in held)
+    assert held[0]["beneath"] == {"reason": "quota", "blockers": own.named(WaitReason.QUOTA)}
+    assert all(row["beneath"]["blockers"] == common.named(last.binding) for row in held[1:])
 
 
 def test_while_held_or_down_everybody_waits_for_that() -> None:

@@ -15,7 +15,7 @@ from app.pages import NAV, no_such_page, pages
 ROOT = Path(__file__).parents[2]
 TEMPLATES = sorted((ROOT / "templates").glob("*.html"))
 SCRIPTS = sorted(path for path in (ROOT / "static" / "js").rglob("*.js"))
-PATHS = ["/", "/load", "/runs", "/runs/run_1", "/requests", "/requests/req_1", "/policy"]
+PATHS = ["/", "/load", "/runs", "/runs/run_1", "/compare", "/requests", "/requests/req_1", "/sql", "/policy"]
 
 
 @pytest.fixture

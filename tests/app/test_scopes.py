@@ -21,6 +21,7 @@ METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", 
 HOSTS = allowed_hosts("127.0.0.1", 8000, [])
 KEYS = keys.read_keys("\n".join(f"{scope}-only key-{scope} {scope}" for scope in keys.SCOPES) + "\nall key-all\n")
 LOCKED = "forgotten"
+ASKS = ("sql.ask_sql",)  # POST, as a statement is too long for an address; it reads only (tests/app/store/test_console.py)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_every_view_has_its_line_and_no_line_is_without_a_view(app: Flask) -> No
 
 def test_what_changes_state_needs_more_than_reading(app: Flask) -> None:
     for endpoint, path, methods in routes(app):
-        if methods - {"GET", "HEAD", "OPTIONS"} and endpoint != LOCKED:
+        if methods - {"GET", "HEAD", "OPTIONS"} and endpoint not in (LOCKED, *ASKS):
             assert scopes.SCOPES[endpoint] in (INFER, LOAD, ADMIN), path
 
 

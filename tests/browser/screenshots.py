@@ -58,8 +58,12 @@ def shoot(folder: Path, url: str) -> None:
         take(browser, f"{url}/requests?run={run}&sort=-ttft_ms", "requests", folder)
         wait_until(lambda: get(f"{url}/api/runs/{run}")["status"] in ("finished", "failed"), 120, "the run to end")
         take(browser, f"{url}/runs/{run}", "run", folder)
+        take(browser, f"{url}/compare?runs={run}&split=30s", "compare", folder)
+        take(browser, f"{url}/runs", "runs", folder)
         slowest = get(f"{url}/api/requests?sort=-ttft_ms&limit=1")["items"][0]["id"]
         take(browser, f"{url}/requests/{slowest}", "request", folder)
+        take(browser, f"{url}/timeline?run={run}&from=20&to=26", "timeline", folder)
+        take(browser, f"{url}/sql?q=SELECT+tenant,+count(*),+avg(ttft_ms)+FROM+requests+GROUP+BY+tenant", "sql", folder)
         take(browser, f"{url}/policy", "policy", folder)
         browser.close()
 

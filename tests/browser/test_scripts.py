@@ -1,4 +1,4 @@
-"""The page's scripts, run by node: the reducer and the words, without a browser."""
+"""The pages' scripts, run by node: the reducer, the words and what they fold, without a browser."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def test_reducer_words_and_spans_keep_their_laws() -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("NO NODE: the reducer of the live page is not tested here")
-    file = Path(__file__).with_name("store_test.mjs")
-    done = subprocess.run([node, "--test", str(file)], capture_output=True, text=True, timeout=60, check=False)
+    files = sorted(str(path) for path in Path(__file__).parent.glob("*_test.mjs"))
+    done = subprocess.run([node, "--test", *files], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

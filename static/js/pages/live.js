@@ -1,27 +1,79 @@
-// The live page: which panel draws how often.
+// The live page: which panel draws how often, from a view that can be frozen; the hold and the try card follow what is really so.
 
+import { $, setAttr, setHidden, setText } from "../dom.js";
+import { createLoop } from "../draw.js";
+import { freezable, frozenWords } from "../freeze.js";
+import { onKey } from "../keys.js";
+import { createHold } from "../panels/hold_card.js";
 import { createQueueChart } from "../panels/queue_chart.js";
 import { drawSentence } from "../panels/sentence.js";
 import { createStrip } from "../panels/strip.js";
+import { drawTenants } from "../panels/tenants_card.js";
 import { drawTiles } from "../panels/tiles.js";
 import { createTimeline } from "../panels/timeline.js";
 import { createTryCard } from "../panels/try_card.js";
 import { drawWaiting } from "../panels/waiting_table.js";
 import { startShell } from "../shell.js";
+import { onTheme } from "../theme.js";
 
 const { store, loop } = startShell();
-const strip = createStrip(store);
-const queue = createQueueChart(store);
-const timeline = createTimeline(store, loop);
+const view = freezable(store);
+const shown = createLoop(view);
+const strip = createStrip(view);
+const queue = createQueueChart(view);
+const timeline = createTimeline(view, shown);
+const hold = createHold(store);
 
-// one draw for all three, so that the sentence, the tiles and the table never disagree
-loop.add(400, (state) => {
+// one draw for all of these, so that the sentence, the tiles and the tables never disagree
+shown.add(400, (state) => {
   drawSentence(state);
   drawTiles(state);
   drawWaiting(state);
+  drawTenants(state);
 });
-loop.add(100, strip.draw);
-loop.add(250, queue.draw);
-loop.add(100, timeline.draw);
+shown.add(100, strip.draw);
+shown.add(250, queue.draw);
+shown.add(100, timeline.draw);
+for (const panel of [strip, queue, timeline]) shown.add(1000, panel.drawTable);
 loop.add(500, createTryCard(store).draw);
-for (const panel of [strip, queue, timeline]) loop.add(1000, panel.drawTable);
+loop.add(200, hold.draw);
+loop.add(500, drawFrozen);
+
+onTheme(() => shown.again());
+let resizing = null;
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(() => shown.again(), 80);
+});
+
+function drawFrozen() {
+  const words = frozenWords(view, store);
+  const tag = $("#frozen");
+  setHidden(tag, words === null);
+  if (words !== null) setText(tag, words);
+  setAttr($("#freeze"), "aria-pressed", String(view.frozen));
+  setText($("#freeze"), view.frozen ? "Go on" : "Freeze");
+}
+
+function freeze(on) {
+  view.freeze(on);
+  const url = new URL(location.href);
+  if (on) url.searchParams.set("freeze", "1");
+  else url.searchParams.delete("freeze");
+  history.replaceState(null, "", url);
+  drawFrozen();
+}
+
+/** A link to a frozen page freezes at the first snapshot that holds something. */
+if (new URLSearchParams(location.search).get("freeze") === "1") {
+  let waits = true;
+  store.subscribe((state) => {
+    if (!waits || state.gauges === null) return;
+    waits = false;
+    freeze(true);
+  });
+}
+$("#freeze").addEventListener("click", () => freeze(!view.frozen));
+onKey("f", "freeze what is shown, or go on", () => freeze(!view.frozen));
+onKey("s", "one step, while the engine is held", () => hold.isHeld() && hold.act("step"));
+document.addEventListener("zone", (event) => event.preventDefault()); // this page shows no time of day

@@ -1,168 +1,49 @@
 // One request: its lifecycle on a bar, where its time went, its steps and events. Asked again each second until it has ended.
 
-import { $, el, replace, setAttr, setHidden, setText, swatch, table } from "../dom.js";
-import { get } from "../api.js";
-import { int, ms, NONE, percent, plural, requestUrl, shortId, sig3, valueText, when, zone } from "../format.js";
+import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
+import { get, query } from "../api.js";
+import { int, ms, plural, requestUrl, when } from "../format.js";
+import { onKey } from "../keys.js";
 import { drawLegend } from "../panels/legend.js";
-import { factsTable } from "../panels/report_tables.js";
+import { eventsTable, facts, ledger, matesTable, SLICES_SHOWN, slicesTable } from "../panels/request_tables.js";
+import { openStep } from "../panels/step_card.js";
+import { createTokenGaps } from "../panels/token_gaps.js";
 import { outcomeTag } from "../panels/verdict.js";
-import { waterfall } from "../panels/waterfall.js";
+import { placeWords, waitLedger } from "../panels/wait_ledger.js";
+import { clientLane, waterfall } from "../panels/waterfall.js";
 import { startShell } from "../shell.js";
+import { onTheme } from "../theme.js";
 import { REASONS, SHORT } from "../words.js";
 
 startShell();
+const gaps = createTokenGaps(openStep);
+onTheme(gaps.again);
+let resizing = null;
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(gaps.again, 80);
+});
 const id = document.body.dataset.subject;
 const path = `/api/requests/${encodeURIComponent(id)}`;
-const SHOWN = 200;
 const AGAIN_MS = 1000;
-const PARTS = [
-  ["prefill_ms", "prefill", "computing its prompt", "prefill"],
-  ["stalled_ms", "stalled", "running, but given no tokens in the step", "line"],
-  ["decode_ms", "decode", "making its output", "decode"],
-  ["preempted_ms", "preempted", "its blocks were taken back", "preempted"],
-];
-const LEDGER_WORDS = {
-  step: "it arrived while a step was running, or its message was on its way",
-  slots: "all places among the running were taken",
-  token_budget: "the steps' tokens were spent on others",
-  kv_blocks: "its blocks did not fit into the free KV memory",
-  prefill_cap: "enough prompts were computed in the steps",
-  quota: "its tenant had used its share",
-  static_batch: "a batch was open, nobody joined it",
-  engine_down: "the engine had died; it was submitted again",
-  paused: "an operator held the engine",
-};
-
 setAttr($("#json"), "href", path);
 
-function ledger(request) {
-  const whole = request.e2e_ms;
-  const waits = REASONS.filter((reason) => request.waits[reason] > 0).map((reason) => [
-    `waited for ${SHORT[reason]}`,
-    LEDGER_WORDS[reason],
-    request.waits[reason],
-    `r-${reason}`,
-  ]);
-  const parts = PARTS.filter(([key]) => request[key] > 0).map(([key, name, words, property]) => [
-    name,
-    words,
-    request[key],
-    property,
-  ]);
-  const rows = [...waits, ...parts];
-  if (rows.length === 0) return [el("p", { class: "empty" }, unbooked(request))];
-  const nodes = rows.flatMap(([name, words, length, property]) => [
-    swatch(property),
-    el("span", {}, name, el("small", {}, ` — ${words}`)),
-    el("span", { class: "num" }, ms(length)),
-    el("span", { class: "num mut" }, whole ? `${percent(length / whole)} %` : ""),
-  ]);
-  const sum = rows.reduce((total, row) => total + row[2], 0);
-  nodes.push(
-    el("span", { class: "rule" }),
-    el("span"),
-    el("span", { class: "sum" }, request.e2e_ms === null ? "so far" : "E2E"),
-    el("span", { class: "num sum" }, ms(request.e2e_ms === null ? sum : whole)),
-    el("span"),
-  );
-  return [el("div", { class: "ledger" }, ...nodes)];
+/** Who came before and after it, its place on the timeline, its JSON. */
+function around(request) {
+  for (const [selector, neighbour] of [["#previous", request.previous], ["#next", request.next]]) {
+    const link = $(selector);
+    setAttr(link, "href", neighbour && requestUrl(neighbour));
+    setAttr(link, "aria-disabled", neighbour ? null : "true");
+  }
+  setAttr($("#timeline"), "href", `/timeline${query({ run: request.run, sel: `req:${request.id}` })}`);
+  setHidden($("#around"), false);
 }
 
-/** Why there are no parts: they are booked by the engine that ends a request, and this one had none. */
-function unbooked(request) {
-  if (request.state !== "finished") return "Nothing is booked yet: the parts are told at the end.";
-  if (request.finish === "rejected") return "It was refused at the door and never waited.";
-  return `Not known: ${request.detail || "the process that kept the books died"}, and the books of its time went with it.`;
-}
-
-function facts(request) {
-  const client = request.client;
-  const rows = [
-    ["Received", el("span", { title: zone() }, when(request.received))],
-    ["Run", request.run ? el("a", { href: `/runs/${encodeURIComponent(request.run)}` }, request.run) : NONE],
-    ["Tenant, kind", `${request.tenant}, ${request.kind}`],
-    ["Priority", `${int(request.priority)} (lower runs first)`],
-    ["Policy", request.policy || NONE],
-    [
-      "Tokens",
-      `${int(request.prompt_tokens)} prompt (${int(request.cached_tokens)} from the prefix cache), ${int(request.output_tokens)} of at most ${int(request.max_tokens)} output`,
-    ],
-    [
-      "Latency",
-      `queue ${ms(request.queue_ms)} · TTFT ${ms(request.ttft_ms)} · TPOT ${ms(request.tpot_ms)} · E2E ${ms(request.e2e_ms)}`,
-    ],
-    ["Preemptions", int(request.preemptions)],
-    ["Deadline, time-out", `${ms(request.deadline_ms)}, ${ms(request.timeout_ms)}`],
-    [
-      "Endpoint",
-      `${request.endpoint}${request.stream ? ", streamed" : ""}${request.status_code ? ` · HTTP ${request.status_code}` : ""}`,
-    ],
-    ["Model", request.model || NONE],
-  ];
-  if (request.sequences > 1) rows.push(["Sequences", int(request.sequences)]);
-  if (request.ignored_fields.length) rows.push(["Ignored fields", request.ignored_fields.join(", ")]);
-  if (request.client_request_id) rows.push(["Client's id", el("code", {}, request.client_request_id)]);
-  if (client)
-    rows.push([
-      "Client saw",
-      `${client.status} · TTFT ${ms(client.ttft_ms)} (from due ${ms(client.ttft_due_ms)}) · TPOT ${ms(client.tpot_ms)} · E2E ${ms(client.e2e_ms)} · ${int(client.output_tokens)} tokens${client.error ? ` · ${client.error}` : ""}`,
-    ]);
-  if (request.prompt_text)
-    rows.push(["Prompt", el("details", {}, el("summary", {}, "show"), el("pre", { class: "box" }, request.prompt_text))]);
-  if (request.output_text)
-    rows.push(["Output", el("details", {}, el("summary", {}, "show"), el("pre", { class: "box" }, request.output_text))]);
-  return [factsTable(rows)];
-}
-
-function slicesTable(slices) {
-  const rows = slices.step.slice(0, SHOWN).map((_, i) => i);
-  const total = slices.step.length;
-  setText($("#slices .note"), total > SHOWN ? `the first ${int(SHOWN)} of ${plural(total, "slice")}` : plural(total, "slice"));
-  return table(
-    [
-      { label: "Step", num: true, cell: (i) => int(slices.step[i]) },
-      { label: "At", num: true, cell: (i) => ms(slices.t_ms[i]) },
-      { label: "Took", num: true, cell: (i) => ms(slices.ms[i]) },
-      { label: "Kind", cell: (i) => slices.kind[i] },
-      { label: "Tokens", num: true, cell: (i) => int(slices.tokens[i]) },
-      { label: "In the batch", num: true, cell: (i) => int(slices.batch[i]) },
-      { label: "Step's tokens", num: true, cell: (i) => int(slices.step_tokens[i]) },
-    ],
-    rows,
-  );
-}
-
-function eventsTable(events) {
-  return table(
-    [
-      { label: "At ms", num: true, cell: (event) => (event.t_ms === null ? NONE : sig3(event.t_ms)) },
-      { label: "Event", cell: (event) => event.kind },
-      { label: "Boot, seq", num: true, cell: (event) => `${event.boot}, ${int(event.seq)}` },
-      { label: "Data", class: "wrap mono", cell: (event) => dataText(event.data) },
-    ],
-    events,
-  );
-}
-
-function dataText(data) {
-  return Object.entries(data || {})
-    .filter(([, value]) => value !== null && typeof value !== "object")
-    .map(([name, value]) => `${name}=${typeof value === "number" ? value : valueText(value)}`)
-    .join(" ");
-}
-
-function matesTable(mates) {
-  return table(
-    [
-      {
-        label: "Request",
-        cell: (mate) =>
-          mate.id ? el("a", { class: "mono", href: requestUrl(mate.id), title: mate.id }, shortId(mate.id)) : NONE,
-      },
-      { label: "Steps shared", num: true, cell: (mate) => int(mate.steps) },
-    ],
-    mates.slice(0, 10),
-  );
+/** "queue 12 ms · first token 20 ms, at the client 24 ms (± 1 ms) · E2E 300 ms". */
+function summary(request) {
+  const lane = clientLane(request.client);
+  const seen = request.client && lane ? `, seen by the client after ${ms(request.client.ttft_ms)} (${lane.words})` : "";
+  return `queue ${ms(request.queue_ms)} · first token ${ms(request.ttft_ms)}${seen} · E2E ${ms(request.e2e_ms)}`;
 }
 
 function show(request) {
@@ -173,14 +54,17 @@ function show(request) {
     ...request.slices.t_ms.map((t, i) => t + request.slices.ms[i]),
   );
   const until = request.e2e_ms === null ? last : request.e2e_ms;
+  const now = request.age_ms === null ? until : request.age_ms;
   replace($("#tags"), outcomeTag(request), el("small", {}, when(request.received)));
   setHidden($("#cancel"), ended);
-  setText($("#summary"), `queue ${ms(request.queue_ms)} · first token ${ms(request.ttft_ms)} · E2E ${ms(request.e2e_ms)}`);
+  setText($("#summary"), summary(request));
+  around(request);
   replace(
     $("#life .body"),
-    request.events.length ? waterfall(request, until) : el("p", { class: "empty" }, "It never reached the queue."),
+    request.events.length ? waterfall(request, ended ? until : now) : el("p", { class: "empty" }, "It never reached the queue."),
   );
-  const reasons = REASONS.filter((reason) => request.waits[reason] > 0).map((reason) => [
+  const seen = new Set(request.waited.map((one) => one.reason));
+  const reasons = REASONS.filter((reason) => request.waits[reason] > 0 || seen.has(reason)).map((reason) => [
     `r-${reason}`,
     `waits: ${SHORT[reason]}`,
   ]);
@@ -192,14 +76,23 @@ function show(request) {
     ["preempted", "preempted"],
     ["fg", "first token", true],
   ]);
+  setText($("#waited .note"), placeWords(request));
+  const opened = $("#waited details");
+  replace($("#waited .body"), ...waitLedger(request, now));
+  if (opened && $("#waited details")) $("#waited details").open = opened.open;
   replace($("#ledger .body"), ...ledger(request));
   replace($("#facts .body"), ...facts(request));
-  replace($("#slices .body"), slicesTable(request.slices));
+  const slices = request.slices.step.length;
+  const some = slices > SLICES_SHOWN ? `the first ${int(SLICES_SHOWN)} of ` : "";
+  setText($("#slices .note"), `${some}${plural(slices, "slice")}`);
+  replace($("#slices .body"), slices ? slicesTable(request.slices) : el("p", { class: "empty" }, "It ran in no step."));
   replace($("#events .body"), eventsTable(request.events));
-  const mates = request.batch_mates || [];
-  replace($("#mates .body"), matesTable(mates));
-  setHidden($("#mates"), mates.length === 0);
+  const mates = request.batch_mates;
+  setText($("#mates .note"), mates.length ? `the ${int(mates.length)} that shared most` : "");
+  const own = Math.max(1, new Set(request.slices.step).size);
+  replace($("#mates .body"), mates.length ? matesTable(mates, own) : el("p", { class: "empty" }, "It shared no step."));
   setHidden($("#halves"), false);
+  gaps.draw(request);
   if (!ended) setTimeout(load, AGAIN_MS);
 }
 
@@ -207,10 +100,24 @@ async function load() {
   try {
     show(await get(path));
   } catch (error) {
-    replace($("#life .body"), el("p", { class: "error" }, error.message));
+    setHidden($("#halves"), true);
+    const again = el("button", { type: "button", onclick: load }, "Try again");
+    const way = error.status === 404 ? el("a", { href: "/requests" }, "All requests") : again;
+    const none = "There is no such request in the records: it was never accepted, or it was removed with its run.";
+    const [kind, words] = error.status === 404 ? ["empty", none] : ["error", error.message];
+    replace($("#life .body"), el("p", { class: kind }, words, " ", way));
   }
 }
 
+const go = (selector) => () => $(selector).hasAttribute("href") && $(selector).click();
+onKey("[", "the request that arrived before it", go("#previous"));
+onKey("]", "the request that arrived after it", go("#next"));
+$("#copy").addEventListener("click", () =>
+  navigator.clipboard.writeText(id).then(
+    () => setText($("#copy"), "Copied"),
+    () => getSelection().selectAllChildren($("#name")),
+  ),
+);
 $("#cancel").addEventListener("click", async () => {
   const response = await fetch(path, { method: "DELETE" });
   if (!response.ok) setText($("#summary"), `could not be cancelled: HTTP ${response.status}`);

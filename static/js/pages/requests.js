@@ -1,198 +1,245 @@
-// The records: filters, order and place are in the URL, so that a link shows what its sender saw.
+// The records: search, order, columns and place are in the URL, so that a link shows what its sender saw.
 
-import { $, el, replace, setAttr, setHidden, setText, swatch, table } from "../dom.js";
+import { $, el, replace, setAttr, setHidden, setText, table } from "../dom.js";
 import { get, query } from "../api.js";
-import { int, ms, NONE, plural, requestUrl, shortId, when, whenShort, zone } from "../format.js";
-import { outcomeTag } from "../panels/verdict.js";
+import { plural, requestUrl, zone } from "../format.js";
+import { onKey } from "../keys.js";
+import { drawFacets } from "../panels/facets.js";
+import { chosen, COLUMNS } from "../panels/request_columns.js";
+import { createNewcomers } from "../panels/newcomers.js";
+import { createViews } from "../panels/saved_views.js";
+import { drawSearchHelp } from "../panels/search_help.js";
+import { createSpread } from "../panels/spread.js";
 import { startShell } from "../shell.js";
-import { REASONS, SHORT } from "../words.js";
+import { onTheme } from "../theme.js";
+
+const MEASURES = { ttft_ms: "TTFT", e2e_ms: "E2E", queue_ms: "queue time", tpot_ms: "TPOT", prompt_tokens: "prompt tokens", output_tokens: "output tokens", cached_tokens: "cached tokens", preemptions: "preemptions" };
+const OURS = ["cols", "measure"]; // the page's own, no parameters of the API
+const PLACE = ["sort", "limit", "cursor"];
+let fields = null;
+let asked = {}; // the filters in force, as the server understood them
+let shows = 0;
 
 startShell();
-const REASON_CHOICES = REASONS.map((name) => [name, SHORT[name]]);
-const plain = (names) => names.map((name) => [name, name]);
-const FILTERS = [
-  { name: "run", label: "Run" },
-  { name: "state", label: "State", choices: plain(["waiting", "running", "preempted", "finished"]) },
-  { name: "finish", label: "Finish", choices: plain(["stop", "length", "abort", "timeout", "rejected", "error"]) },
-  { name: "wait", label: "Waited for", choices: REASON_CHOICES },
-  { name: "top_wait", label: "Waited most for", choices: REASON_CHOICES },
-  { name: "tenant", label: "Tenant" },
-  { name: "kind", label: "Kind" },
-  { name: "policy", label: "Policy" },
-  { name: "min_ttft_ms", label: "TTFT ≥ ms", number: true },
-  { name: "min_queue_ms", label: "Queue ≥ ms", number: true },
-  { name: "min_e2e_ms", label: "E2E ≥ ms", number: true },
-  { name: "since", label: "Since (ISO 8601)" },
-];
-const OTHERS = [
-  "until",
-  "model",
-  "endpoint",
-  "detail",
-  "client_request_id",
-  ...["ttft_ms", "tpot_ms", "queue_ms", "e2e_ms", "prompt_tokens", "cached_tokens", "output_tokens", "preemptions"].flatMap(
-    (name) => [`min_${name}`, `max_${name}`],
-  ),
-];
-const PAGING = ["sort", "limit", "cursor"];
-const KNOWN = new Set([...FILTERS.map((filter) => filter.name), ...OTHERS, ...PAGING]);
-const COLUMNS = [
-  { label: "Received", sort: "received", cell: (r) => el("span", { title: when(r.received) }, whenShort(r.received)) },
-  { label: "Request", cell: (r) => el("a", { class: "mono", href: requestUrl(r.id), title: r.id }, shortId(r.id)) },
-  { label: "Outcome", cell: outcomeTag },
-  { label: "Queue", sort: "queue_ms", num: true, cell: (r) => ms(r.queue_ms) },
-  { label: "Waited most for", cell: topWait },
-  { label: "TTFT", sort: "ttft_ms", num: true, cell: (r) => ms(r.ttft_ms) },
-  { label: "TPOT", sort: "tpot_ms", num: true, cell: (r) => ms(r.tpot_ms) },
-  { label: "E2E", sort: "e2e_ms", num: true, cell: (r) => ms(r.e2e_ms) },
-  { label: "Prompt", sort: "prompt_tokens", num: true, cell: (r) => int(r.prompt_tokens) },
-  { label: "Output", sort: "output_tokens", num: true, cell: (r) => int(r.output_tokens) },
-  { label: "Preempted", sort: "preemptions", num: true, cell: (r) => int(r.preemptions) },
-  { label: "Tenant", cell: (r) => r.tenant },
-  { label: "Kind", cell: (r) => r.kind },
-  {
-    label: "Run",
-    cell: (r) =>
-      r.run ? el("a", { class: "mono", href: `/runs/${encodeURIComponent(r.run)}`, title: r.run }, shortId(r.run)) : NONE,
-  },
-];
+const spread = createSpread($("#spread"), (measure, from, to) => band(measure, from, to));
+const newcomers = createNewcomers();
+const drawViews = createViews($("#views"), () => location.search, (text) => visit(text));
+onTheme(() => spread.draw());
+addEventListener("resize", () => spread.draw());
 
-function topWait(request) {
-  if (!request.top_wait) return NONE;
-  return el("span", { class: "reason" }, swatch(`r-${request.top_wait}`), SHORT[request.top_wait] || request.top_wait);
-}
+const url = () => Object.fromEntries(new URLSearchParams(location.search));
+const without = (params, names) => Object.fromEntries(Object.entries(params).filter(([name]) => !names.includes(name)));
+const kept = () => Object.fromEntries(Object.entries(url()).filter(([name]) => [...OURS, "sort", "limit"].includes(name)));
 
-/** The URL's parameters that we know; the others are named in a warning and left out. */
-function asked() {
-  const params = Object.fromEntries(new URLSearchParams(location.search));
-  const unknown = Object.keys(params).filter((name) => !KNOWN.has(name));
-  setHidden($("#warning"), unknown.length === 0);
-  setText($("#warning"), `Not a filter, and left out: ${unknown.join(", ")}. The others apply.`);
-  return Object.fromEntries(Object.entries(params).filter(([name]) => KNOWN.has(name)));
-}
-
-function go(params, trail = []) {
-  history.pushState({ trail }, "", `${location.pathname}${query(params)}`);
+function visit(text, trail = []) {
+  history.pushState({ trail }, "", `${location.pathname}${text}`);
   show();
 }
 
-function buildFilters(params) {
-  const nodes = FILTERS.map(({ name, label, choices, number }) => {
-    const input = choices
-      ? el(
-          "select",
-          { name },
-          el("option", { value: "" }, "any"),
-          ...choices.map(([value, text]) => el("option", { value }, text)),
-        )
-      : el("input", {
-          name,
-          type: number ? "number" : "text",
-          min: number ? 0 : null,
-          step: number ? "any" : null,
-          maxlength: 200,
-        });
-    input.value = params[name] || "";
-    return el("label", { class: "field" }, el("span", {}, label), input);
-  });
-  const extra = OTHERS.filter((name) => params[name] && !FILTERS.some((filter) => filter.name === name)).map((name) =>
-    el("span", { class: "tag" }, `${name} = ${params[name]}`),
-  );
-  replace(
-    $("#filters .filters"),
-    ...nodes,
-    ...extra,
-    el(
-      "div",
-      { class: "row" },
-      el("button", { class: "primary", type: "submit" }, "Filter"),
-      el("button", { type: "reset" }, "Clear"),
-    ),
-  );
-}
+/** The address with these filters instead, from the first page on. */
+const address = (filters) => query({ ...filters, ...kept() });
 
-function header(column, params) {
-  const sort = params.sort || "-received";
-  const key = sort.replace(/^-/, "");
-  if (!column.sort) return el("th", { class: column.num && "num" }, column.label);
-  const down = sort.startsWith("-");
-  const next = key === column.sort && down ? column.sort : `-${column.sort}`;
-  const mark = key === column.sort ? (down ? " ↓" : " ↑") : "";
-  const link = el("a", { href: `${location.pathname}${query({ ...params, sort: next, cursor: null })}` }, column.label + mark);
-  link.addEventListener("click", (event) => {
+function link(changes, attributes, ...children) {
+  const text = address({ ...asked, ...changes });
+  const node = el("a", { href: `${location.pathname}${text}`, ...attributes }, ...children);
+  node.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    go({ ...params, sort: next, cursor: null });
+    visit(text);
   });
-  return el(
-    "th",
-    { class: column.num && "num", "aria-sort": key === column.sort ? (down ? "descending" : "ascending") : null },
-    link,
-  );
+  return node;
 }
 
-function showRows(page, params) {
+/** The URL's parameters that the API knows; the others are named in a warning and left out. */
+function known() {
+  const params = without(url(), OURS);
+  const names = [...fields.names, ...PLACE];
+  const unknown = Object.keys(params).filter((name) => !names.includes(name));
+  const [, columns] = chosen(url().cols, false);
+  const left = [...unknown, ...columns.map((name) => `column ${name}`)];
+  if (url().measure && !MEASURES[url().measure]) left.push(`measure ${url().measure}`);
+  setHidden($("#warning"), left.length === 0);
+  setText($("#warning"), `Not known, and left out: ${left.join(", ")}. The rest applies.`);
+  return without(params, unknown);
+}
+
+function mistake(error, text) {
+  const place = error && error.param === "q" && /^at character (\d+): /.exec(error.message);
+  setHidden($("#mistake"), !error);
+  setAttr($("#q"), "aria-invalid", String(Boolean(error)));
+  setText($("#mistake pre"), place ? `${text}\n${" ".repeat(Number(place[1]) - 1)}▲` : "");
+  setText($("#mistake p"), error ? error.message : "");
+}
+
+function header(column) {
+  const sort = url().sort || "-received";
+  if (!column.sort) return el("th", { class: column.num && "num", scope: "col" }, column.label);
+  const now = sort.replace(/^-/, "") === column.sort;
+  const down = sort.startsWith("-");
+  const text = query({ ...without(url(), ["cursor"]), sort: now && down ? column.sort : `-${column.sort}` });
+  const node = el("a", { href: `${location.pathname}${text}` }, column.label + (now ? (down ? " ↓" : " ↑") : ""));
+  node.addEventListener("click", (event) => {
+    event.preventDefault();
+    visit(text);
+  });
+  return el("th", { class: column.num && "num", scope: "col", "aria-sort": now ? (down ? "descending" : "ascending") : null }, node);
+}
+
+function drawRows(page, columns) {
   if (page.items.length === 0) {
-    replace(
-      $("#rows"),
-      el(
-        "p",
-        { class: "empty" },
-        "No request matches. ",
-        el("a", { href: "/requests" }, "Show all"),
-        " or ",
-        el("a", { href: "/" }, "send one"),
-        ".",
-      ),
-    );
+    const way = Object.keys(asked).length ? el("a", { href: "/requests" }, "Show all") : el("a", { href: "/load" }, "Start a load");
+    replace($("#rows"), el("p", { class: "empty" }, Object.keys(asked).length ? "No request matches. " : "No request yet. ", way, " or ", el("a", { href: "/" }, "send one"), "."));
     return;
   }
-  const columns = params.run ? COLUMNS.filter((column) => column.label !== "Run") : COLUMNS;
   const node = table(columns, page.items);
-  node.tHead.rows[0].replaceChildren(...columns.map((column) => header(column, params)));
-  [...node.tBodies[0].rows].forEach((row, index) =>
-    row.addEventListener("click", (event) => {
-      if (!event.target.closest("a")) location.assign(requestUrl(page.items[index].id));
-    }),
-  );
+  node.tHead.rows[0].replaceChildren(...columns.map(header));
+  [...node.tBodies[0].rows].forEach((row, index) => {
+    const open = () => location.assign(requestUrl(page.items[index].id));
+    row.tabIndex = 0;
+    row.addEventListener("click", (event) => event.target.closest("a") || open());
+    row.addEventListener("keydown", (event) => event.key === "Enter" && event.target === row && open());
+  });
   replace($("#rows"), node);
 }
 
-async function show() {
-  const params = asked();
+function drawPager(page, params) {
   const trail = (history.state && history.state.trail) || [];
-  buildFilters(params);
-  const filters = Object.fromEntries(Object.entries(params).filter(([name]) => name !== "cursor" && name !== "limit"));
-  for (const form of ["csv", "jsonl"]) setAttr($(`#${form}`), "href", `/api/export/requests.${form}${query(filters)}`);
+  const byTime = !params.sort || params.sort === "-received";
+  const text = (cursor) => query({ ...url(), cursor });
+  setText($("#previous"), params.cursor && trail.length === 0 ? "← First page" : byTime ? "← Newer" : "← Previous");
+  setText($("#next"), byTime ? "Older →" : "Next →");
+  $("#previous").disabled = !params.cursor;
+  $("#previous").onclick = () => visit(text(trail.at(-1) || null), trail.slice(0, -1));
+  $("#next").disabled = page === null || page.next_cursor === null;
+  $("#next").onclick = () => visit(text(page.next_cursor), [...trail, params.cursor || ""]);
+}
+
+function drawLinks(params) {
+  const filters = without(params, ["cursor", "limit"]);
+  for (const form of ["csv", "jsonl", "parquet"]) setAttr($(`#${form}`), "href", `/api/export/requests.${form}${query(filters)}`);
+  if (!fields.exports.includes("parquet")) {
+    $("#parquet").removeAttribute("href");
+    setAttr($("#parquet"), "aria-disabled", "true");
+    setAttr($("#parquet"), "title", "needs pyarrow: .venv/bin/pip install -e '.[parquet]'");
+  }
   setAttr($("#api"), "href", `/api/requests${query(params)}`);
+  $("#sql").onclick = async () => {
+    const { sql } = await get(`/api/requests/sql${query(filters)}`);
+    location.assign(`/sql${query({ q: sql })}`);
+  };
+}
+
+async function drawSet(filters, turn) {
+  const measure = MEASURES[url().measure] ? url().measure : "ttft_ms";
+  $("#measure").value = measure;
+  for (const [path, draw, node] of [
+    [`/api/requests/facets${query(filters)}`, (answer) => drawFacets($("#facets"), answer.facets, asked, link), $("#facets")],
+    [`/api/requests/spread${query({ ...filters, measure })}`, (answer) => spread.show(answer, `No request of these has a ${MEASURES[measure]}.`), $("#nospread")],
+  ]) {
+    try {
+      const answer = await get(path);
+      if (turn !== shows) return;
+      draw(answer);
+    } catch (error) {
+      if (turn !== shows) return;
+      setHidden(node, false);
+      replace(node, el("span", { class: "error" }, error.message));
+    }
+  }
+}
+
+async function show() {
+  const turn = (shows += 1);
+  newcomers.stop();
+  setAttr($("#rows"), "aria-busy", "true");
+  const params = known();
+  drawLinks(params);
+  drawViews();
   let page;
   try {
     page = await get(`/api/requests${query(params)}`);
   } catch (error) {
-    replace($("#rows"), el("p", { class: "error" }, error.message));
-    for (const name of ["#previous", "#next"]) $(name).disabled = true;
+    if (turn !== shows) return;
+    setAttr($("#rows"), "aria-busy", "false");
+    $("#q").value = params.q || "";
+    mistake(error, params.q || "");
+    setText($("#total"), "");
+    const again = el("button", { type: "button" }, "Try again");
+    again.addEventListener("click", show);
+    replace($("#rows"), el("p", { class: "error" }, error.param === "q" ? "The search was not understood: see above." : error.message), error.status !== 400 && el("p", { class: "empty" }, again));
+    drawPager(null, params);
+    replace($("#facets"), el("small", {}, "Nothing was counted."));
+    spread.show(null, "Nothing was measured.");
     return;
   }
-  setText(
-    $("#total"),
-    `${page.total_exact ? "" : "≥ "}${plural(page.total, "request")}${page.total_exact ? "" : " (counting stopped there)"}`,
-  );
-  showRows(page, params);
-  $("#previous").disabled = !params.cursor;
-  $("#previous").onclick = () => go({ ...params, cursor: trail.at(-1) || null }, trail.slice(0, -1));
-  $("#next").disabled = page.next_cursor === null;
-  $("#next").onclick = () => go({ ...params, cursor: page.next_cursor }, [...trail, params.cursor || ""]);
+  if (turn !== shows) return;
+  mistake(null);
+  asked = page.asked.params;
+  $("#q").value = page.asked.q;
+  setAttr($("#rows"), "aria-busy", "false");
+  setText($("#total"), page.total_exact ? plural(page.total, "request") : `≥ ${plural(page.total, "request")} (counting stopped there)`);
+  const [columns] = chosen(url().cols, asked.run !== undefined);
+  drawRows(page, columns);
+  drawColumns(columns);
+  drawPager(page, params);
+  const first = !params.cursor && (!params.sort || params.sort === "-received");
+  if (!("since" in asked || "until" in asked)) newcomers.measure(without(params, PLACE), first ? page.items[0] || null : undefined);
+  await drawSet(without(params, PLACE), turn);
 }
 
-$("#filters").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const given = Object.fromEntries(new FormData(event.target));
-  go({ ...asked(), ...given, cursor: null });
-});
-$("#filters").addEventListener("reset", (event) => {
-  event.preventDefault();
-  go({ sort: asked().sort });
-});
-$("#refresh").addEventListener("click", show);
-addEventListener("popstate", show);
-setText($("#zone"), `times in ${zone()}`);
-show();
+function drawColumns(columns) {
+  const boxes = COLUMNS.map((column) => {
+    const box = el("input", { type: "checkbox", value: column.name, checked: columns.includes(column) });
+    box.addEventListener("change", () => {
+      const names = columns.map((each) => each.name).filter((name) => name !== column.name); // shown in the order they came in
+      if (box.checked) names.push(column.name);
+      visit(query({ ...url(), cols: names.join(",") || null }), (history.state && history.state.trail) || []);
+    });
+    return el("label", {}, box, column.label);
+  });
+  replace($("#columns .choices"), ...boxes);
+}
+
+function band(measure, from, to) {
+  const bound = (value) => (value === "" || value === null ? null : typeof value === "number" ? Number(value.toPrecision(3)) : value);
+  const changes = Object.fromEntries(["above", "below"].map((end) => [`${end}_${measure}`, null]));
+  visit(address({ ...asked, ...changes, [`min_${measure}`]: bound(from), [`max_${measure}`]: bound(to) }));
+}
+
+/** [ and ] move the focus from row to row; Enter opens the one that has it. */
+function move(step) {
+  const rows = [...document.querySelectorAll("#rows tbody tr")];
+  const at = rows.indexOf(document.activeElement);
+  const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + step))];
+  if (next) next.focus();
+}
+
+async function start() {
+  setText($("#zonename"), `times in ${zone()}`);
+  replace($("#measure"), ...Object.entries(MEASURES).map(([value, text]) => el("option", { value }, text)));
+  if (innerWidth <= 900) $("#facetcard").open = false;
+  onKey("[", "previous row", () => move(-1));
+  onKey("]", "next row; Enter opens it", () => move(1));
+  $("#search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    visit(address({ q: $("#q").value.trim() }));
+  });
+  $("#band").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const given = new FormData(event.target);
+    band($("#measure").value, given.get("from").trim(), given.get("to").trim());
+  });
+  $("#measure").addEventListener("change", () => visit(query({ ...url(), measure: $("#measure").value === "ttft_ms" ? null : $("#measure").value }), (history.state && history.state.trail) || []));
+  $("#refresh").addEventListener("click", show);
+  $("#new").addEventListener("click", () => visit(query(without(url(), ["cursor"]))));
+  addEventListener("popstate", show);
+  try {
+    fields = await get("/api/requests/fields");
+  } catch (error) {
+    replace($("#rows"), el("p", { class: "error" }, error.message));
+    return;
+  }
+  drawSearchHelp($("#how"), fields);
+  await show();
+}
+start();

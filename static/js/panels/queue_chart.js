@@ -1,5 +1,6 @@
-// Queue and KV memory over the last 600 steps: waiting by reason (areas summed here, never stacked by Chart.js, whose stacks
-// leak), running, and KV blocks in use on the right axis. New arrays on every update; no animation; a linear axis of steps.
+// Load by wait reason over the last 600 steps: running, on top of it who waits, by reason (areas summed here, never stacked by
+// Chart.js, whose stacks leak), the slots as the line of what can run at once, and KV blocks in use on the right axis.
+// New arrays on every update; no animation; a linear axis of steps.
 
 import { $, setAttr } from "../dom.js";
 import { int } from "../format.js";
@@ -30,18 +31,15 @@ export function createQueueChart(store) {
 function configuration() {
   const family = FONT.slice(FONT.indexOf(" ") + 1);
   const line = { pointRadius: 0, borderWidth: 1.6, data: [] };
-  const areas = REASONS.map((reason, index) => ({
-    ...line,
-    label: SHORT[reason],
-    reason,
-    borderWidth: 0,
-    fill: index ? "-1" : "origin",
-    yAxisID: "y",
-  }));
+  const running = { ...line, label: "running", fill: "origin", yAxisID: "y", colour: "decode" };
+  const area = { ...line, borderWidth: 0, yAxisID: "y" };
+  const areas = REASONS.map((reason) => ({ ...area, label: SHORT[reason], reason, colour: `r-${reason}` }));
+  const slots = { ...line, label: "slots", borderDash: [5, 4], yAxisID: "y", colour: "fg" };
+  const kv = { ...line, label: "KV blocks in use", yAxisID: "kv", colour: "kv" };
   return {
     type: "line",
     data: {
-      datasets: [...areas, { ...line, label: "running", yAxisID: "y" }, { ...line, label: "KV blocks in use", yAxisID: "kv" }],
+      datasets: [running, ...areas, slots, kv],
     },
     options: {
       animation: false,
@@ -93,16 +91,18 @@ function draw(card, canvas, chart, state) {
   const total = state.gauges ? state.gauges.blocks_total : null;
   const present = REASONS.filter((reason) => steps.by_reason[reason] && steps.by_reason[reason].some((count) => count > 0));
   fillAreas(chart, steps, present);
-  const [running, kv] = chart.data.datasets.slice(-2);
-  running.data = steps.step.map((x, i) => ({ x, y: steps.running[i], v: steps.running[i] }));
+  const [slots, kv] = chart.data.datasets.slice(-2);
+  const most = state.gauges ? state.gauges.max_num_seqs : null;
+  slots.data = most === null || most === undefined ? [] : steps.step.map((x) => ({ x, y: most, v: most }));
   kv.data = total ? steps.step.map((x, i) => ({ x, y: (100 * steps.kv_used[i]) / total, v: steps.kv_used[i] })) : [];
   const newest = steps.step.at(-1) || 0;
   Object.assign(chart.options.scales.x, { min: newest - STEPS_KEPT + 0.5, max: newest + 0.5 });
   paint(chart);
   chart.update("none");
   drawLegend($(".legend", card), [
+    ["decode", "running"],
     ...present.map((reason) => [`r-${reason}`, `waiting: ${SHORT[reason]}`]),
-    ["running", "running", true],
+    ["fg", "slots", true],
     ["kv", "KV blocks", true],
   ]);
   const last = steps.seq.length - 1;
@@ -110,15 +110,17 @@ function draw(card, canvas, chart, state) {
     canvas,
     "aria-label",
     last < 0
-      ? "Queue: no step yet"
-      : `Queue: ${steps.waiting[last]} waiting, ${steps.running[last]} running, ${steps.kv_used[last]} of ${total} KV blocks in use`,
+      ? "Load: no step yet"
+      : `Load: ${steps.waiting[last]} waiting, ${steps.running[last]} running, ${steps.kv_used[last]} of ${total} KV blocks in use`,
   );
 }
 
 function fillAreas(chart, steps, present) {
-  const sum = new Array(steps.seq.length).fill(0);
-  let below = "origin";
-  chart.data.datasets.slice(0, REASONS.length).forEach((dataset, index) => {
+  const [running, ...areas] = chart.data.datasets.slice(0, REASONS.length + 1);
+  const sum = [...steps.running];
+  running.data = steps.step.map((x, i) => ({ x, y: sum[i], v: sum[i] }));
+  let below = 0;
+  areas.forEach((dataset, index) => {
     const column = steps.by_reason[dataset.reason];
     dataset.hidden = !present.includes(dataset.reason);
     if (dataset.hidden) {
@@ -127,15 +129,15 @@ function fillAreas(chart, steps, present) {
     }
     dataset.data = steps.step.map((x, i) => ({ x, y: (sum[i] += column[i]), v: column[i] }));
     dataset.fill = below;
-    below = index;
+    below = index + 1;
   });
 }
 
 function paint(chart) {
   const colours = palette();
   for (const dataset of chart.data.datasets) {
-    const colour = dataset.reason ? colours[`r-${dataset.reason}`] : colours[dataset.yAxisID === "kv" ? "kv" : "running"];
-    dataset.borderColor = colour;
+    const colour = colours[dataset.colour];
+    dataset.borderColor = dataset.colour === "decode" ? colours["decode-edge"] : colour;
     dataset.backgroundColor = `${colour}8c`;
     dataset.pointBackgroundColor = colour;
   }

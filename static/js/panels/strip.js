@@ -135,7 +135,7 @@ export function markX(steps, t, width) {
 function legend(steps) {
   const bound = [...new Set(steps.binding)].sort();
   const tints = bound.map((reason) =>
-    reason === "step" ? ["unused", "unused: nobody waits"] : [`r-${reason}`, `unused: ${SHORT[reason]}`],
+    reason === "step" ? ["unused", "unused: nobody left to take in"] : [`r-${reason}`, `unused: ${SHORT[reason]}`],
   );
   return [["prefill", "prefill"], ["decode", "decode"], ...tints];
 }
@@ -153,7 +153,7 @@ function tipText(state, x, width) {
   const i = Math.floor(share * STEPS_KEPT) - (STEPS_KEPT - count);
   if (i < 0 || i >= count || share > 1) return null;
   const unused = steps.budget[i] - steps.prefill[i] - steps.decode[i];
-  const bound = steps.binding[i] === "step" ? "nobody left waiting" : `bound by ${SHORT[steps.binding[i]]}`;
+  const bound = steps.binding[i] === "step" ? "nobody left to take in" : `bound by ${SHORT[steps.binding[i]]}`;
   return `step ${int(steps.step[i])} · ${sig3(steps.ms[i])} ms\nprefill ${int(steps.prefill[i])} · decode ${int(steps.decode[i])} · unused ${int(unused)}\n${bound} · ${int(steps.waiting[i])} waiting · ${int(steps.running[i])} running`;
 }
 

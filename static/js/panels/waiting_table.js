@@ -1,8 +1,9 @@
-// Waiting now: the ten that wait longest, each with its reason in words.
+// Waiting now: the ten that wait longest, each with what it waits for and who holds that.
 
 import { $, el, replace, setAttr, setHidden, setStyle, setText, swatch } from "../dom.js";
 import { int, ms, requestUrl, shortId } from "../format.js";
-import { reasonWords } from "../words.js";
+import { blockersWords } from "../blocked.js";
+import { reasonWords, SHORT } from "../words.js";
 
 export function drawWaiting(state) {
   const card = $("#waiting");
@@ -23,7 +24,7 @@ function newRow() {
     {},
     cell(null, el("a", { class: "mono" })),
     cell("num"),
-    cell(null, reason),
+    cell("wrap", reason),
     cell(),
     cell(),
     cell("num"),
@@ -38,7 +39,8 @@ function fill(node, row, gauges) {
   setAttr(id.firstChild, "href", requestUrl(row.id));
   setText(waited, ms(row.waited_ms));
   setStyle(reason.firstChild.firstChild, "background", `var(--r-${row.reason})`);
-  setText(reason.firstChild.lastChild, reasonWords(row.reason, gauges));
+  const held = blockersWords(row.blockers, row.number);
+  setText(reason.firstChild.lastChild, held ? `${SHORT[row.reason]}: ${held}` : reasonWords(row.reason, gauges));
   setText(tenant, row.tenant);
   setText(kind, row.kind);
   setText(priority, int(row.priority));

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from records import Records, make_bench, make_row, some_requests
 
-from app.store import export, filters
+from app.store import export, filters, parquet
 from app.store.errors import QueryError
 
 
@@ -52,3 +54,25 @@ def test_a_bad_filter_or_form_fails_before_the_first_byte(records: Records) -> N
     for form, params in (("xlsx", {}), ("csv", {"colour": "red"})):
         with pytest.raises(QueryError):
             export.stream(form, records.queries.export_page, params)
+
+
+def test_parquet_holds_the_filtered_set_with_types(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = pytest.importorskip("pyarrow.parquet", reason="NO PYARROW: Parquet is not tested here")
+    monkeypatch.setattr("app.store.queries.MAX_PAGE", 3)
+    monkeypatch.setattr(parquet, "GROUP", 4)
+    records.play(make_bench(2), some_requests(9), run="one")
+    for params, n in (({"q": "tenant:a"}, 5), ({"tenant": "nobody"}, 0)):
+        data = b"".join(export.stream("parquet", records.queries.export_page, params))
+        rows = tables.read_table(io.BytesIO(data)).to_pylist()
+        wanted = records.queries.requests(params)["items"]
+        assert [row["id"] for row in rows] == [item["id"] for item in wanted] and len(rows) == n
+        for row, item in zip(rows, wanted, strict=True):
+            assert row["ttft_ms"] == item["ttft_ms"] and row["received"] == datetime.fromisoformat(item["received"])
+            assert row["wait_slots_ms"] == item["waits"].get("slots") and row["run"] == "one"
+
+
+def test_parquet_without_pyarrow_says_how_to_have_it(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(QueryError, match=r"pip install -e '\.\[parquet\]'") as caught:
+        export.stream("parquet", records.queries.export_page, {})
+    assert caught.value.param == "format"
