@@ -28,6 +28,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 
 def probe(page: Page, name: str, argument: object = None) -> Any:
+    if name in ("tiles", "watchTiles"):  # a page that has drawn nothing yet has no values
+        page.wait_for_selector("body[data-seq]", timeout=15_000)
     return page.evaluate(f"(argument) => ({PROBES.strip()}).{name}(argument)", argument)
 
 
