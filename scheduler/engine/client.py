@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -53,14 +54,15 @@ class Replies:
             came.set()
 
 
-class Commands:
+class Commands(ABC):
     """What an engine is told and asked, whatever carries it: `_send` frames and sends one message, or raises EngineGone."""
 
     def __init__(self) -> None:
         self._replies = Replies()
 
+    @abstractmethod
     def _send(self, message: Message) -> None:
-        raise NotImplementedError
+        """Frame and send."""
 
     def submit(self, message: Submit) -> None:
         """Send one sequence; raises EngineGone."""
