@@ -146,10 +146,11 @@ class Simulation:
 
     def _run(self, until: int | None, on_progress: Callable[[Progress], bool], every: int) -> None:
         scheduler, clock, step, stuck = self.scheduler, self.clock, self.loop.step, 0
+        requests = scheduler.requests
         while until is None or clock.now() < until:
             self._arrive()
             before = scheduler.step
-            if scheduler.requests:
+            if requests:
                 step()
             if scheduler.step != before:
                 self.steps += 1
@@ -187,12 +188,17 @@ class Simulation:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the cycle collector: a run makes no cycles, and looking for them among millions of events costs a third."""
+    """Without the cycle collector: a run makes no cycles, and looking for them among millions of events costs a third.
+
+    Nor does it look at them afterwards: freezing and thawing makes everything old, as if it had been looked at.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
+        gc.unfreeze()
         if enabled:
             gc.enable()
 

@@ -50,7 +50,7 @@ class Portions:
 class Batching:
     """The rules above for one set of limits. `apart`: steps prefill or decode, never both."""
 
-    __slots__ = ("budget", "static", "apart", "_whole", "_cap", "_adaptive")
+    __slots__ = ("budget", "static", "apart", "_whole", "_cap", "_adaptive", "_uncapped")
 
     def __init__(self, limits: Limits, ceiling: int | None = None) -> None:
         self.budget = limits.max_num_batched_tokens if ceiling is None else min(ceiling, limits.max_num_batched_tokens)
@@ -59,6 +59,7 @@ class Batching:
         self._whole = self.static or self.apart or not limits.enable_chunked_prefill
         self._cap = 0 if self._whole else limits.long_prefill_token_threshold
         self._adaptive = limits.long_prefill_token_threshold_adaptive
+        self._uncapped = Portions(self.budget, self._whole, 0)
 
     def cap(self, requests: int) -> int:
         """Most prefill tokens of one request in a step, while so many run and wait; 0: no cap."""
@@ -68,6 +69,8 @@ class Batching:
 
     def portions(self, budget: int, requests: int) -> Portions:
         """The rules for a step of `budget` tokens, while so many requests run and wait."""
+        if not self._cap and budget == self.budget:
+            return self._uncapped  # the same in most steps
         return Portions(budget, self._whole, self.cap(requests) if self._cap else 0)
 
     def interrupts(self, waiting: int, decodes: int, decoded: int) -> bool:

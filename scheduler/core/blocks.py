@@ -12,7 +12,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import count
 from typing import Protocol
 
 Place = int | str
@@ -24,6 +23,12 @@ def content(tokens: array[int], size: int, index: int) -> bytes:
     """The tokens of block `index` as bytes; b"" when they do not fill it."""
     end = (index + 1) * size
     return tokens[end - size : end].tobytes() if end <= len(tokens) else b""
+
+
+def contents(tokens: array[int], size: int, first: int, end: int) -> list[bytes]:
+    """The tokens of the full blocks `first` to `end` (exclusive) as bytes."""
+    data, step = tokens[first * size : end * size].tobytes(), size * tokens.itemsize
+    return [data[start : start + step] for start in range(0, len(data), step)]
 
 
 class Observer(Protocol):
@@ -53,7 +58,7 @@ class BlockPool:
         self._plain = list(range(total - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()  # oldest first: the next one to be evicted
         self._index: dict[Key, int] = {}
-        self._places = count(1)
+        self._last_place = 0
         self._observer: Observer | None = None
 
     @property
@@ -92,33 +97,26 @@ class BlockPool:
         block = self._index.get((place, tokens))
         return None if block is None else self._place_of[block]
 
-    def publish(self, block: int, place: Place, tokens: bytes) -> Place:
-        """`block` is full of `tokens` and computed, after the prefix that ends at `place`: others may share it.
+    def publish(self, blocks: Sequence[int], place: Place, contents: Sequence[bytes]) -> Place:
+        """`blocks`, one after another, are full of `contents` and computed, after the prefix that ends at `place`: others may
+        share them.
 
         Returns where the prefix ends now. An equal block published before stays the one.
         """
         if not self.caching:
             return place
-        key = (place, tokens)
-        before = self._index.get(key)
-        if before is not None:
-            return self._place_of[before]
-        assert self._key_of[block] is None, f"block {block} was published before, with other content"
-        end = next(self._places)
-        self._index[key] = block
-        self._key_of[block] = key
-        self._place_of[block] = end
-        if self._observer is not None:
-            self._observer.block_cached(key, end)
-        return end
-
-    def publish_run(self, blocks: Sequence[int], place: Place, tokens: array[int], first: int, end: int) -> Place:
-        """Blocks `first` to `end` (exclusive) of the table `blocks` are full of `tokens`: as publish(), one after another."""
-        if not self.caching:
-            return place
-        size = self.size
-        for index in range(first, end):
-            place = self.publish(blocks[index], place, tokens[index * size : (index + 1) * size].tobytes())
+        index, key_of, place_of = self._index, self._key_of, self._place_of
+        for block, tokens in zip(blocks, contents, strict=True):
+            key = (place, tokens)
+            keeper = index.setdefault(key, block)  # one look-up: a tuple's hash is made anew for each
+            if keeper != block or key_of[block] is not None:
+                assert keeper != block or key_of[block] == key, f"block {block} was published before, with other content"
+                place = place_of[keeper]
+                continue
+            place = self._last_place = self._last_place + 1
+            key_of[block], place_of[block] = key, place
+            if self._observer is not None:
+                self._observer.block_cached(key, place)
         return place
 
     def observe(self, observer: Observer | None) -> None:
@@ -145,49 +143,44 @@ class BlockPool:
             refs[block] += 1
 
     def take(self) -> int | None:
-        """One fresh block, or None; evicts the cached block unused for longest when no plain one is left."""
-        if self._plain:
-            block = self._plain.pop()
-        elif self._cached:
-            block, _ = self._cached.popitem(last=False)
-            self._forget(block)
-        else:
-            return None
-        self._refs[block] = 1
-        return block
+        """One fresh block, or None when all are referenced."""
+        return self.take_many(1)[0] if self.free else None
 
     def take_many(self, count: int) -> list[int]:
-        """`count` fresh blocks, as take() would give them; that there are so many was asked before."""
+        """`count` fresh blocks; that there are so many was asked before. Once no plain one is left, cached ones are evicted,
+        those unused for longest first."""
         plain, cached, refs = self._plain, self._cached, self._refs
         from_plain = min(count, len(plain))
         blocks = plain[: -from_plain - 1 : -1] if from_plain else []
         del plain[len(plain) - from_plain :]
-        for _ in range(count - from_plain):
-            block, _ = cached.popitem(last=False)
-            self._forget(block)
-            blocks.append(block)
+        if count > from_plain:
+            evicted = [cached.popitem(last=False)[0] for _ in range(count - from_plain)]
+            self._forget(evicted)
+            blocks += evicted
         for block in blocks:
             refs[block] = 1
         return blocks
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give one reference on each of `blocks` back."""
-        refs, key_of = self._refs, self._key_of
+        refs, key_of, cached = self._refs, self._key_of, self._cached
         for block in reversed(blocks):  # tail first: the heads of prefixes, which most requests share, live longest
-            refs[block] -= 1
-            if not refs[block]:
+            left = refs[block] = refs[block] - 1
+            if not left:
                 if key_of[block] is None:
                     self._plain.append(block)
                 else:
-                    self._cached[block] = None
+                    cached[block] = None
 
-    def _forget(self, block: int) -> None:
-        key = self._key_of[block]
-        assert key is not None, f"cached block {block} has no key"
-        del self._index[key]
-        self._key_of[block] = None
-        if self._observer is not None:
-            self._observer.block_evicted(key, self._place_of[block])
+    def _forget(self, blocks: Sequence[int]) -> None:
+        index, key_of = self._index, self._key_of
+        for block in blocks:
+            key = key_of[block]
+            assert key is not None, f"cached block {block} has no key"
+            del index[key]
+            key_of[block] = None
+            if self._observer is not None:
+                self._observer.block_evicted(key, self._place_of[block])
 
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Assert the invariant; `tables` are all block tables that hold references."""

@@ -81,6 +81,6 @@ class Budget:
         return self._cost.step_ns(decodes, context, (*chunks, (tokens, prior))) <= self.target_ns
 
     def observe(self, plan: StepPlan, took_ns: int) -> None:
-        """A step was committed; what it took is learned if nobody said, and somebody wants to know."""
-        if self.target_ns and self._learned:
+        """A step was committed, while there is a target; what it took is learned if nobody said."""
+        if self._learned:
             self._learned.observe(len(plan.decodes), plan.context, plan.prefill_tokens, took_ns)

@@ -22,9 +22,9 @@ class Committer:
         """The events of the step, StepCompleted last."""
         assert len(output.tokens) >= len(plan.decodes), "the runner returned fewer tokens than rows"
         events: list[Event] = []
-        failed = self._decodes(plan, output, now, events)
-        chunks = self._chunks(plan, output, now, events)
         life = self._life
+        failed = self._decodes(plan, output, now, events)
+        chunks = self._chunks(plan, output, now, events) if plan.chunks else ()
         assert not life.in_step, "a planned chunk was not accounted for"
         events.append(
             life.event(
@@ -44,7 +44,7 @@ class Committer:
             return ()
         failed = {row: detail for row, detail in output.errors.items() if row < rows} if output.errors else {}
         without = life.group.append(output.tokens, failed)
-        for row in sorted(failed):
+        for row in sorted(failed) if failed else ():
             r = plan.decodes[row]
             if r.state is RequestState.RUNNING:
                 events.append(life.finish(r, FinishReason.ERROR, failed[row], now))
@@ -57,7 +57,7 @@ class Committer:
             self._stop(r, now, events)
         for r in life.group.ending(plan.step):
             events.append(life.finish(r, FinishReason.LENGTH, life.length_detail(r), now))
-        return tuple([r.number for r in without])
+        return tuple([r.number for r in without]) if without else ()
 
     def _stop(self, r: Request, now: int, events: list[Event]) -> None:
         if r.state is RequestState.RUNNING and r.output_tokens >= r.params.min_tokens:

@@ -100,7 +100,8 @@ class DecodeGroup:
 
     def needing(self, step: int) -> list[Request]:
         """Members whose token of `step` opens a new block. Asked for the step to come: whose last block is now full."""
-        return list(self._needing[(step - self._still) % self._size].values())
+        needing = self._needing[(step - self._still) % self._size]
+        return list(needing.values()) if needing else []
 
     def needy(self, step: int) -> int:
         """How many `needing` would return, at most."""

@@ -22,6 +22,7 @@ from scheduler.core.plan import StepPlan
 from scheduler.core.request import WaitReason
 
 HORIZON_NS = 5_000_000_000
+UNBOUND = WaitReason.STEP
 SPENT = (WaitReason.TOKEN_BUDGET, WaitReason.PREFILL_CAP)
 SLOTS_HELP = (WaitReason.STEP, *SPENT, WaitReason.SLOTS)  # bound by these, a free slot lets somebody in
 
@@ -69,8 +70,7 @@ class Rate:
     def add(self, ns: int, count: int) -> None:
         """`count` of them within `ns`."""
         keep = HORIZON_NS / (HORIZON_NS + ns)
-        self._ns = self._ns * keep + ns
-        self._count = self._count * keep + count
+        self._ns, self._count = self._ns * keep + ns, self._count * keep + count
 
     @property
     def each_ns(self) -> float:
@@ -94,7 +94,7 @@ class Drain:
         self._unfinished = unfinished
         self._slots_help = plan.binding in SLOTS_HELP
         self._steps.add(took, 1)
-        if plan.binding is not WaitReason.STEP:
+        if plan.binding is not UNBOUND:
             self._places.add(took, plan.running - running)
         if plan.chunks and (plan.binding in SPENT or not all([chunk.last for chunk in plan.chunks])):
             cached = sum([event.cached_tokens for event in plan.events if isinstance(event, RequestScheduled)])

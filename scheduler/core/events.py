@@ -8,9 +8,20 @@ integer monotonic ns. The log is sufficient: every figure that Batchscope shows 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from scheduler.core.request import FinishReason, WaitReason
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def value(kind: type[T]) -> type[T]:
+    """A frozen dataclass with slots: frozen for the type checker, which sees every line of ours.
+
+    At run time it is not: that would cost 85 ns a field (CPython 3.11), more than a step does in which nothing changes.
+    """
+    return dataclass(slots=True, unsafe_hash=True)(kind)
 
 
 class SliceRow(NamedTuple):
@@ -98,7 +109,7 @@ _COUNTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Event:
     """Base of all events; (boot, seq) is the key everywhere."""
 
@@ -107,7 +118,7 @@ class Event:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EngineStarted(Event):
     """An engine life began. `wall` and `mono` are one instant on both clocks, ns. `settings`: (name, value) pairs."""
 
@@ -121,7 +132,7 @@ class EngineStarted(Event):
     model: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestQueued(Event):
     """A request was accepted into the queue; `seq` is its number from here on."""
 
@@ -136,7 +147,7 @@ class RequestQueued(Event):
     run: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestScheduled(Event):
     """A request was admitted and holds `slot`; `cached_tokens` of it were found in the prefix cache.
 
@@ -150,7 +161,7 @@ class RequestScheduled(Event):
     overtaken: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestParked(Event):
     """A request left the open queue for a cause of its own. blockers: who holds what it lacks, where that is known."""
 
@@ -159,14 +170,14 @@ class RequestParked(Event):
     blockers: Blockers | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestUnparked(Event):
     """A parked request is back in the open queue."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestPreempted(Event):
     """Blocks were taken back. `urgency`: for a waiting request, not for want of memory."""
 
@@ -177,14 +188,14 @@ class RequestPreempted(Event):
     urgency: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FirstToken(Event):
     """The first output token of a request exists."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RequestFinished(Event):
     """The one terminal event of a request. `number` is 0 when it was rejected before it was queued.
 
@@ -204,7 +215,7 @@ class RequestFinished(Event):
     overtaken: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StepCompleted(Event):
     """One forward pass: who was in it, what bound it, who waited meanwhile.
 
@@ -246,7 +257,7 @@ class StepCompleted(Event):
         return sum(tokens for _, tokens, _ in self.chunks)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SettingsChanged(Event):
     """Settings changed between two steps; `changes`: (name, value) pairs; `version` after the change."""
 

@@ -8,10 +8,11 @@ request sum to its E2E.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from scheduler.core.blockers import Holdings
-from scheduler.core.blocks import BlockPool, content
+from scheduler.core.blocks import BlockPool, contents
 from scheduler.core.decode_group import DecodeGroup
 from scheduler.core.events import (
     Blockers,
@@ -59,21 +60,13 @@ class Lifecycle:
         self.prefilling: dict[int, Request] = {}  # by number, in the order of admission
         self.in_step: dict[int, Request] = {}  # prefilling requests of which the open step computes a chunk
         self.waiting = 0
+        self.open = 0  # of the waiting, those in the policy's queue: they wait for what binds everybody
+        self.running = 0  # requests that hold a slot
         self.waiting_tokens = 0
         self.parked = Parked()
         self.quotas = Quotas()
         self.overtaking = Overtaking()
         self.held = Holdings()
-
-    @property
-    def open(self) -> int:
-        """Requests that wait in the policy's queue, for what binds everybody."""
-        return self.waiting - len(self.parked)
-
-    @property
-    def running(self) -> int:
-        """Requests that hold a slot."""
-        return len(self.group) + len(self.prefilling)
 
     def event(self, kind: type[E], at: int, *values: Any, **fields: Any) -> E:
         """The next event."""
@@ -114,6 +107,7 @@ class Lifecycle:
         if not r.preemptions:
             r.wait_mark = self.clocks.read(now)
         self.waiting += 1
+        self.open += 1
         self.waiting_tokens += r.prompt_tokens
         self.policy.enqueue(r, now)
 
@@ -124,6 +118,7 @@ class Lifecycle:
         if parked:
             self._parking_ends(r, now, queued=False)
         else:
+            self.open -= 1
             self.policy.dequeue(r, why)
             if why is Departure.GONE:
                 self.quotas.gone(r)
@@ -141,6 +136,7 @@ class Lifecycle:
         `blockers`: who holds what it lacks. What a preempted request waits for is booked as preempted, wherever it waits.
         """
         self.policy.dequeue(r, Departure.PARKED)
+        self.open -= 1
         self.quotas.gone(r)
         if r.state is not RequestState.PREEMPTED:
             r.waits = together(r.waits, self.clocks.since(r.wait_mark, now))
@@ -159,6 +155,7 @@ class Lifecycle:
         r.parked = cause  # so that the policy sees whence it comes
         self.policy.enqueue(r, now)
         r.parked = None
+        self.open += 1
         return self.event(RequestUnparked, now, r.number)
 
     def _parking_ends(self, r: Request, now: int, queued: bool) -> None:
@@ -201,15 +198,16 @@ class Lifecycle:
             r.cached_tokens = r.computed
             r.first_scheduled_at = now
         r.progressed = False
+        self.running += 1
         self.prefilling[r.number] = r
         return self.event(RequestScheduled, now, r.number, r.slot, r.computed, resumed, r.overtaken)
 
-    def grow(self, r: Request) -> None:
-        """One more block for `r`; that there is one was asked before."""
-        block = self.pool.take()
-        assert block is not None, f"no block for {r}"
-        r.blocks.append(block)
-        self.held.blocks.add(r.tenant, 1)
+    def grow(self, needy: Sequence[Request]) -> None:
+        """One more block for each of `needy`; that there are so many was asked before."""
+        add = self.held.blocks.add
+        for r, block in zip(needy, self.pool.take_many(len(needy)), strict=True):
+            r.blocks.append(block)
+            add(r.tenant, 1)
 
     def chunk_begins(self, r: Request, tokens: int, now: int) -> None:
         """A step computes `tokens` of `r`; until now it was stalled."""
@@ -221,8 +219,9 @@ class Lifecycle:
     def chunk_ends(self, r: Request, computed: int, now: int) -> None:
         """The step has computed `r` up to `computed`; its full blocks may be shared."""
         self._chunk_booked(r, now)
-        size = self.pool.size
-        r.place = self.pool.publish_run(r.blocks, r.place, r.tokens, r.computed // size, computed // size)
+        pool, first, end = self.pool, r.computed // self.pool.size, computed // self.pool.size
+        if pool.caching and end > first:
+            r.place = pool.publish(r.blocks[first:end], r.place, contents(r.tokens, pool.size, first, end))
         r.computed = computed
 
     def _chunk_booked(self, r: Request, now: int) -> None:
@@ -247,12 +246,13 @@ class Lifecycle:
 
     def publish_filled(self, step: int) -> None:
         """`step` has filled the last block of those decodes that need one in the next step."""
-        if not self.pool.caching:
+        filling = self.group.needing(step + 1)
+        if not filling or not self.pool.caching:
             return
         size, publish = self.pool.size, self.pool.publish
-        for r in self.group.needing(step + 1):
-            filled = (len(r.tokens) - 1) // size - 1
-            r.place = publish(r.blocks[filled], r.place, content(r.tokens, size, filled))
+        for r in filling:
+            end = len(r.tokens) - 1  # the newest token opens the block after it
+            r.place = publish((r.blocks[end // size - 1],), r.place, (r.tokens[end - size : end].tobytes(),))
 
     def preempt(self, r: Request, urgency: bool, now: int) -> RequestPreempted:
         """`r` yields its slot and blocks and waits again. Its full blocks can be hit while nobody takes them."""
@@ -277,6 +277,7 @@ class Lifecycle:
             del self.prefilling[r.number]
             r.stalled_ns += now - r.since
         r.since = now
+        self.running -= 1
         held.slots.add(tenant, -1)
         held.blocks.add(tenant, -len(r.blocks))
         self.quotas.stopped(r, preempted)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.core.events import Blockers, Event
+from scheduler.core.events import Blockers, Event, value
 from scheduler.core.request import Request, WaitReason
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Chunk:
     """Prompt (or recomputed) tokens [start, start + tokens) of one request; `last`: its next token is sampled."""
 

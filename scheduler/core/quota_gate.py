@@ -29,9 +29,10 @@ class QuotaGate:
 
     def open(self, now: int) -> list[Event]:
         """A step begins: those come back for whom there is room now."""
-        life, events = self._life, list[Event]()
+        life = self._life
+        events: list[Event] = []
         self._left = MOVED_PER_STEP
-        while self._left and (r := life.quotas.next_back()) is not None:
+        while life.quotas.due and self._left and (r := life.quotas.next_back()) is not None:
             events.append(life.unpark(r, now))
             self._left -= 1
         return events

@@ -52,13 +52,13 @@ class Tenant:
 
 
 class Quotas:
-    """The books of all tenants. `max_running` and `max_tokens` are the limits, 0: off."""
+    """The books of all tenants. `max_running` and `max_tokens` are the limits, 0: off; `due`: of whom some may come back."""
 
     def __init__(self) -> None:
         self.max_running = 0
         self.max_tokens = 0
         self._tenants: dict[str, Tenant] = {}
-        self._due: dict[str, None] = {}  # tenants of whom some are parked and may come back
+        self.due: dict[str, None] = {}
 
     @property
     def on(self) -> bool:
@@ -69,7 +69,7 @@ class Quotas:
         """Other limits: everybody parked is due for another look."""
         if (max_running, max_tokens) != (self.max_running, self.max_tokens):
             self.max_running, self.max_tokens = max_running, max_tokens
-            self._due = dict.fromkeys(name for name, tenant in self._tenants.items() if len(tenant.parked))
+            self.due = dict.fromkeys(name for name, tenant in self._tenants.items() if len(tenant.parked))
 
     # ---- questions
 
@@ -87,15 +87,15 @@ class Quotas:
 
     def next_back(self) -> Request | None:
         """Whoever is parked and has room now, in turn; None when there is nobody."""
-        while self._due:
-            name = next(iter(self._due))
+        while self.due:
+            name = next(iter(self.due))
             tenant = self._tenants.get(name)
             first = None if tenant is None else tenant.parked.first()
             if tenant is not None and first is not None:
                 running, tokens = tenant.running + len(tenant.claims), tenant.tokens + tenant.claimed_tokens
                 if self._room(first, running, tokens):
                     return first
-            del self._due[name]
+            del self.due[name]
         return None
 
     def blockers(self, r: Request) -> Blockers:
@@ -163,11 +163,11 @@ class Quotas:
             tenant.parked = SortedQueue()
         for r in parked:
             self._tenants[r.tenant].parked.push(r)
-        self._due = dict.fromkeys(name for name, tenant in self._tenants.items() if len(tenant.parked))
+        self.due = dict.fromkeys(name for name, tenant in self._tenants.items() if len(tenant.parked))
 
     def _eased(self, name: str, tenant: Tenant) -> None:
         if len(tenant.parked):
-            self._due[name] = None
+            self.due[name] = None
         elif tenant.idle:
             del self._tenants[name]
 
@@ -188,7 +188,7 @@ class Quotas:
             parked = sorted(r.number for r in own if r.parked is WaitReason.QUOTA)
             assert sorted(r.number for r in tenant.parked) == parked, f"parked of {name} differ"
             first = tenant.parked.first()
-            if first is not None and name not in self._due:
+            if first is not None and name not in self.due:
                 room = self._room(first, tenant.running + len(tenant.claims), tenant.tokens + tenant.claimed_tokens)
                 assert not room, f"{first} is parked for nothing"
             assert not tenant.idle, f"{name} is kept for nothing"

@@ -134,7 +134,8 @@ class Scheduler:
         life = self._life
         life.clocks.advance(now)
         plan = StepPlan(self.step + 1, now, (), ())
-        plan.events += self.expire(now)
+        if life.timeouts:
+            plan.events += self.expire(now)
         plan.events += self._planner.gate.open(now)
         self._planner.fill(plan)
         life.clocks.switch(plan.binding, now)
@@ -151,8 +152,10 @@ class Scheduler:
         assert plan is self._open, "this plan is not the open one"
         self._open = None
         events = self._committer.apply(plan, output, now)
-        unfinished = sum([request.missing for request in self._life.prefilling.values()])
-        self._planner.budget.observe(plan, now - plan.started_at)
+        prefilling = self._life.prefilling
+        unfinished = sum([request.missing for request in prefilling.values()]) if prefilling else 0
+        if self.limits.itl_target_ms:
+            self._planner.budget.observe(plan, now - plan.started_at)
         self._drain.step(plan, now, self._life.running, unfinished)
         if output.errors and "oom" in output.errors.values():
             self._lower_ceiling(plan)
@@ -217,6 +220,7 @@ class Scheduler:
         waiting = [r for r in life.requests.values() if r.state is not RequestState.RUNNING]
         assert all(r.state is not RequestState.FINISHED for r in waiting), "a finished request is live"
         assert life.waiting == len(waiting) and life.running == len(running), "counts differ from states"
+        assert life.open == life.waiting - len(life.parked), "the open queue is miscounted"
         assert life.waiting_tokens == sum(r.prompt_tokens for r in waiting), "waiting tokens differ"
         self.pool.check(r.blocks for r in running)
         life.group.check()

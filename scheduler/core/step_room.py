@@ -30,9 +30,12 @@ class StepRoom:
     def open(self, batching: Batching, group: DecodeGroup, requests: int, still: bool) -> None:
         """A step begins; `requests` run and wait."""
         self.still = still
-        self._taken, self._chunks = 0, []
-        self._most = batching.budget
-        self.tokens = self._budget.of(self._most, *self._decodes(group))
+        self._taken = 0
+        if self._chunks:
+            self._chunks = []
+        self._most = self.tokens = batching.budget
+        if self._budget.target_ns:
+            self.tokens = self._budget.of(self._most, *self._decodes(group))
         self._portions = batching.portions(self.tokens, requests)
 
     def _decodes(self, group: DecodeGroup) -> tuple[int, int]:

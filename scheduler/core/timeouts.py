@@ -24,6 +24,10 @@ class Timeouts:
         self._order: list[int] = []  # heap of the buckets that exist
         self._near: list[tuple[int, int, Request]] = []
 
+    def __bool__(self) -> bool:
+        """Is anybody watched?"""
+        return bool(self._order or self._near)
+
     def add(self, request: Request) -> None:
         """Watch `request`; without a time-out there is nothing to watch."""
         if request.timeout_at is None:

@@ -47,7 +47,9 @@ def alone(reason: WaitReason, ns: int) -> tuple[int, ...]:
     """`ns` under one reason."""
     if not ns:
         return NO_WAITS
-    return tuple([ns if index == reason else 0 for index in range(len(WaitReason))])
+    waits = list(NO_WAITS)
+    waits[reason] = ns
+    return tuple(waits)
 
 
 def together(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

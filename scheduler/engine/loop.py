@@ -73,7 +73,9 @@ class EngineLoop:
         if plan.empty:
             self._report(plan.events)
             return
-        if any(chunk.request.resubmitted for chunk in plan.chunks):  # an engine has died over one of these, perhaps:
+        if plan.chunks and any(
+            [chunk.request.resubmitted for chunk in plan.chunks]
+        ):  # an engine has died over one of these, perhaps:
             self._report(plan.events)  # should this one die too, it is known who was in the step
             plan.events = []
         output = self.text.write(plan, self.runner.run(plan))

@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scheduler.core.events import Event, FirstToken, Parts, RequestFinished, RequestPreempted, RequestQueued, RequestScheduled
+from scheduler.core.events import (
+    Event,
+    FirstToken,
+    Parts,
+    RequestFinished,
+    RequestPreempted,
+    RequestQueued,
+    RequestScheduled,
+    StepCompleted,
+)
 from scheduler.core.request import FinishReason
 
 FINISHED_WELL = (FinishReason.STOP, FinishReason.LENGTH)
@@ -79,6 +88,8 @@ def lives(events: Iterable[Event]) -> dict[tuple[int, str], Life]:
     found: dict[tuple[int, str], Life] = {}
     by_number: dict[tuple[int, int], Life] = {}
     for event in events:
+        if isinstance(event, StepCompleted):  # asked first: most of a log is steps
+            continue
         if isinstance(event, RequestQueued):
             life = Life(event.boot, event.seq, event.id, event.received_at, event.tenant, event.kind, event.priority)
             life.queued_at, life.prompt_tokens, life.outside_since = event.at, event.prompt_tokens, event.received_at

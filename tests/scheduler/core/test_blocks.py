@@ -19,7 +19,7 @@ def filled(pool: BlockPool, tokens: list[int], root: Place = ROOT) -> list[int]:
     for index in range(len(ids) // pool.size):
         block = pool.take()
         assert block is not None
-        place = pool.publish(block, place, content(ids, pool.size, index))
+        place = pool.publish([block], place, [content(ids, pool.size, index)])
         blocks.append(block)
     return blocks
 
@@ -77,7 +77,7 @@ def test_equal_hash_is_not_trusted_without_equal_tokens() -> None:
     pool, mine, other = BlockPool(4, 4), Tokens("I", [1, 2, 3, 4]), Tokens("I", [1, 2, 3, 5])
     block = pool.take()
     assert block is not None
-    pool.publish(block, ROOT, content(mine, 4, 0))
+    pool.publish([block], ROOT, [content(mine, 4, 0)])
     assert hash(content(mine, 4, 0)) == hash(content(other, 4, 0)), "the collision is planted"
     assert pool.match(mine, 1) == [block]
     assert pool.match(other, 1) == []
@@ -214,7 +214,7 @@ def test_books_balance_through_random_use_and_hits_are_those_of_the_tokens_thems
                 for index in range(len(hits), full):
                     block = pool.take()
                     assert block is not None
-                    place = pool.publish(block, place, content(tokens, 2, index))
+                    place = pool.publish([block], place, [content(tokens, 2, index)])
                     holds[block] = tuple(tokens[: 2 * index + 2])
                     hits.append(block)
                 tables.append(hits)

@@ -51,7 +51,7 @@ def published(pool: BlockPool, tokens: list[int]) -> list[int]:
     for index in range(len(hits), len(ids) // pool.size):
         block = pool.take()
         assert block is not None
-        place = pool.publish(block, place, content(ids, pool.size, index))
+        place = pool.publish([block], place, [content(ids, pool.size, index)])
         hits.append(block)
     return hits
 
@@ -137,7 +137,7 @@ def test_salted_tenants_do_not_see_one_another() -> None:
     pool = BlockPool(8, 4, salted=True)
     block = pool.take()
     assert block is not None
-    pool.publish(block, pool.root("ann"), content(array("I", range(4)), 4, 0))
+    pool.publish([block], pool.root("ann"), [content(array("I", range(4)), 4, 0)])
     listener = Listener(pool)
     listener.add(make_request(prompt=range(5), tenant="ann"), 1)
     listener.add(make_request(prompt=range(5), tenant="bob"), 2)
