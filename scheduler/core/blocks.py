@@ -49,6 +49,7 @@ class BlockPool:
 
     def __init__(self, total: int, size: int, caching: bool = True, salted: bool = False) -> None:
         self.total = total
+        self.free = total  # blocks that nobody references
         self.size = size
         self.caching = caching
         self.salted = salted
@@ -60,11 +61,6 @@ class BlockPool:
         self._index: dict[Key, int] = {}
         self._last_place = 0
         self._observer: Observer | None = None
-
-    @property
-    def free(self) -> int:
-        """Blocks that nobody references."""
-        return len(self._plain) + len(self._cached)
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold `tokens` tokens."""
@@ -140,6 +136,7 @@ class BlockPool:
         for block in hits:
             if not refs[block]:
                 del self._cached[block]
+                self.free -= 1
             refs[block] += 1
 
     def take(self) -> int | None:
@@ -159,18 +156,21 @@ class BlockPool:
             blocks += evicted
         for block in blocks:
             refs[block] = 1
+        self.free -= count
         return blocks
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give one reference on each of `blocks` back."""
-        refs, key_of, cached = self._refs, self._key_of, self._cached
+        refs, key_of, cached, shared = self._refs, self._key_of, self._cached, 0
         for block in reversed(blocks):  # tail first: the heads of prefixes, which most requests share, live longest
             left = refs[block] = refs[block] - 1
-            if not left:
-                if key_of[block] is None:
-                    self._plain.append(block)
-                else:
-                    cached[block] = None
+            if left:
+                shared += 1
+            elif key_of[block] is None:
+                self._plain.append(block)
+            else:
+                cached[block] = None
+        self.free += len(blocks) - shared
 
     def _forget(self, blocks: Sequence[int]) -> None:
         index, key_of = self._index, self._key_of
@@ -187,6 +187,7 @@ class BlockPool:
         held = Counter(block for table in tables for block in table)
         assert all(self._refs[block] == held[block] for block in range(self.total)), "ref counts differ from references"
         used = sum(1 for count in self._refs if count)
+        assert self.free == len(self._plain) + len(self._cached), "free blocks are miscounted"
         assert used + self.free == self.total, f"{used} used + {self.free} free != {self.total}"
         free = [*self._plain, *self._cached]
         assert len(free) == len(set(free)) and not any(self._refs[block] for block in free), "a free block is referenced"

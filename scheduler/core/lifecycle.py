@@ -267,7 +267,7 @@ class Lifecycle:
 
     def _stop_running(self, r: Request, now: int, preempted: bool) -> None:
         held, tenant = self.held, r.tenant
-        if r in self.group:
+        if r.number not in self.prefilling:
             self.group.leave(r)
             held.decodes.add(tenant, -1)
             r.decode_ns += now - r.since

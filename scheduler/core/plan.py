@@ -60,7 +60,7 @@ class StepPlan:
     @property
     def prefill_tokens(self) -> int:
         """Tokens of all chunks."""
-        return sum(chunk.tokens for chunk in self.chunks)
+        return sum([chunk.tokens for chunk in self.chunks])
 
     @property
     def sampling(self) -> list[Request]:

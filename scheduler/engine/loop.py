@@ -70,7 +70,7 @@ class EngineLoop:
     def step(self) -> None:
         """One step, when there is one to take; time-outs count as events without a step."""
         plan = self.scheduler.schedule(self.clock.now())
-        if plan.empty:
+        if not plan.decodes and not plan.chunks:
             self._report(plan.events)
             return
         if plan.chunks and any(
@@ -127,7 +127,7 @@ class EngineLoop:
 
     def _finish(self, plan: StepPlan, output: StepOutput, events: list[Event]) -> None:
         if not output.texts:  # nobody reads, so nobody asks whose token is whose
-            self._report(plan.events + events)
+            self._report(plan.events + events if plan.events else events)
             return
         rows = plan.sampling
         emitted = [row for row in range(len(rows)) if row not in output.errors]

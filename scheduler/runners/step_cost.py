@@ -39,8 +39,8 @@ class StepShape(NamedTuple):
     @classmethod
     def of(cls, plan: StepPlan) -> StepShape:
         """The shape of a plan."""
-        chunks = tuple((chunk.tokens, chunk.start) for chunk in plan.chunks)
-        return cls(len(plan.decodes), plan.context, chunks, sum(chunk.last for chunk in plan.chunks))
+        chunks = tuple([(chunk.tokens, chunk.start) for chunk in plan.chunks])
+        return cls(len(plan.decodes), plan.context, chunks, sum([chunk.last for chunk in plan.chunks]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class CostModel:
 
     def step_ms(self, shape: StepShape) -> float:
         """Milliseconds that a step of this shape takes; 0 for an empty one."""
-        prefill_tokens = sum(tokens for tokens, _ in shape.chunks)
+        prefill_tokens = sum([tokens for tokens, _ in shape.chunks])
         if shape.decodes + prefill_tokens == 0:
             return 0.0
         regime = regime_of(shape)
         gflop = prefill_gflop(self.attn_width, shape.chunks)
-        prior = sum(before for _, before in shape.chunks)
+        prior = sum([before for _, before in shape.chunks])
         _, _, per_context, per_gflop, per_prior = self.attention[regime]
         fixed = self.fixed_ms(regime, shape.decodes, prefill_tokens, shape.finishing)
         return fixed + per_context * shape.context + per_gflop * gflop + per_prior * prior
@@ -110,7 +110,7 @@ def regime_of(shape: StepShape) -> str:
 
 def prefill_gflop(width: int, chunks: Iterable[tuple[int, int]]) -> float:
     """G: floating-point work of prefill attention, 10^9 operations."""
-    return sum(4 * width * tokens * (prior + tokens / 2) for tokens, prior in chunks) / 1e9
+    return sum([4 * width * tokens * (prior + tokens / 2) for tokens, prior in chunks]) / 1e9
 
 
 def as_json(model: CostModel) -> dict[str, Any]:
