@@ -19,6 +19,7 @@ class Overtaking:
         self._marks: list[bytearray | None] = []  # None once a row is full and nobody of it waits
         self._waiting: list[int] = []
         self._counts: list[int] = []  # marks of each row
+        self._marked = 0  # of all rows
         self._first = 0  # number of the first row that is kept
         self._next = 0
 
@@ -43,7 +44,13 @@ class Overtaking:
         row = place // ROW - self._first
         marks = self._marks[row]
         assert marks is not None, f"place {place} was left before"
-        return marks.count(1, place % ROW + 1) + sum(self._counts[row + 1 :])
+        return marks.count(1, place % ROW + 1) + self._behind(row)
+
+    def _behind(self, row: int) -> int:
+        """Marks of the rows behind `row`, added up from the nearer end: who is next is often among the oldest."""
+        if 2 * row < len(self._counts):
+            return self._marked - sum(self._counts[: row + 1])
+        return sum(self._counts[row + 1 :])
 
     def leave(self, place: int, admitted: bool) -> int:
         """The request at `place` waits for its first admission no longer; returns its count."""
@@ -53,6 +60,7 @@ class Overtaking:
             assert marks is not None
             marks[place % ROW] = 1
             self._counts[row] += 1
+            self._marked += 1
         self._waiting[row] -= 1
         full = self._next // ROW - self._first  # rows before this one get no more places
         if not self._waiting[row] and row < full:
@@ -65,5 +73,6 @@ class Overtaking:
         gone = 0
         while gone < full and not self._waiting[gone]:
             gone += 1
+        self._marked -= sum(self._counts[:gone])
         del self._marks[:gone], self._waiting[:gone], self._counts[:gone]
         self._first += gone

@@ -16,9 +16,9 @@ URGENT_PER_STEP = 4
 
 
 def may_yield(life: Lifecycle) -> list[Request]:
-    """Everybody who runs, but for those who have just come, or have just come back."""
-    running = [*life.group.everyone(), *life.prefilling.values()]
-    return [r for r in running if (r.progressed or not r.preemptions) and r.number not in life.in_step]
+    """Everybody who runs, but for those who have just come, or have just come back: they prefill, who decodes has a token."""
+    begun = [r for r in life.prefilling.values() if (r.progressed or not r.preemptions) and r.number not in life.in_step]
+    return [*life.group.everyone(), *begun]
 
 
 def for_waiting(
@@ -35,7 +35,7 @@ def for_waiting(
     while life.running - len(victims) >= life.slots.limit or not _fits(allocation, victims, hits, wanted, spare):
         if len(victims) == URGENT_PER_STEP:
             return []
-        victim = life.policy.victim([r for r in candidates if r not in victims], head)
+        victim = life.policy.victim([r for r in candidates if r not in victims] if victims else candidates, head)
         if victim is None:
             return []
         victims.append(victim)
@@ -43,4 +43,7 @@ def for_waiting(
 
 
 def _fits(allocation: Allocation, victims: list[Request], hits: list[int], wanted: int, spare: int) -> bool:
-    return allocation.fits_after(wanted, hits, [victim.blocks for victim in victims], spare)
+    """What is free is asked first: to count what the victims would give back takes a look at each of their blocks."""
+    if allocation.fits_after(wanted, hits, (), spare):
+        return True
+    return bool(victims) and allocation.fits_after(wanted, hits, [victim.blocks for victim in victims], spare)

@@ -198,6 +198,9 @@ class Keyed(Books, ABC):
             self._queue.push(request)
 
 
+Worst = Callable[[Sequence[Request]], tuple[float, Request | None]]
+
+
 class Standoff:
     """Remembers that nobody yields to the head, so that the running are not looked at again while that cannot change.
 
@@ -218,6 +221,26 @@ class Standoff:
     def begin(self, head: Request, running: Sequence[Request], steps: float) -> None:
         """It was found, for this many steps."""
         self._head, self._running, self._steps = head.number, len(running), steps
+
+    def yields(
+        self, needy: Request, running: Sequence[Request], worst: Worst, reprieve: Callable[[Request, float], float]
+    ) -> Request | None:
+        """The worst of `running`, if it yields to `needy`: always to one that runs and lacks a block.
+
+        worst: a measure of the worst, and who it is. reprieve(needy, measure): for how many steps it need not yield to one
+        that waits; negative: it must now.
+        """
+        waits = needy.slot < 0
+        if waits and self.holds(needy, running):
+            return None
+        measure, found = worst(running)
+        if found is None or not waits:
+            return found
+        steps = reprieve(needy, measure)
+        if steps < 0:
+            return found
+        self.begin(needy, running, steps)
+        return None
 
     def step(self, changed: bool) -> None:
         """A step has passed. changed: somebody joined or left the decodes."""

@@ -153,8 +153,10 @@ class DeficitLongestPrefix:
 
     def _pay(self, tenant: str, amount: int) -> None:
         self._know(tenant)
-        self._paid[tenant] += amount
-        self._place(tenant)
+        before = self._paid[tenant]
+        self._paid[tenant] = paid = before + amount
+        if paid // self._quantum != before // self._quantum:
+            self._place(tenant)
 
     def served(self, request: Request, prefill: int) -> None:
         """Paid by the tenant, the first output token with the last chunk."""

@@ -60,17 +60,11 @@ class LeastSlack(Keyed):
 
     def victim(self, running: Sequence[Request], needy: Request) -> Request | None:
         """The most slack; for a waiting request, only if that is more than its own and the margin."""
-        waits = needy.slot < 0
-        if waits and self._standoff.holds(needy, running):
-            return None
-        slack, worst = self._most_slack(running)
-        if worst is None or not waits:
-            return worst
-        short = self.key_of(needy, 0) + self._margin - slack
-        if short < 0:
-            return worst
-        self._standoff.begin(needy, running, short / self._output)
-        return None
+        return self._standoff.yields(needy, running, self._most_slack, self._reprieve)
+
+    def _reprieve(self, needy: Request, slack: float) -> float:
+        """Each step is worth a token's time."""
+        return (self.key_of(needy, 0) + self._margin - slack) / self._output
 
     def _most_slack(self, running: Sequence[Request]) -> tuple[int, Request | None]:
         """The largest key as of now, and whose it is; of equals, the newest. One pass, so it computes key_of in place."""

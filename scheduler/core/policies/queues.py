@@ -77,9 +77,9 @@ class SortedQueue:
     def __iter__(self) -> Iterator[Request]:
         return (entry[2] for run in self._runs for entry in run)
 
-    def push(self, request: Request) -> None:
-        """In its place by `request.key`."""
-        entry = (request.key, request.number, request)
+    def push(self, request: Request, key: Any = None) -> None:
+        """In its place by `key`: `request.key`, if that is left out."""
+        entry = (request.key if key is None else key, request.number, request)
         self._size += 1
         if not self._runs:
             self._runs.append([entry])
@@ -97,19 +97,25 @@ class SortedQueue:
         """The least, or None."""
         return self._runs[0][0][2] if self._runs else None
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: Request, key: Any = None) -> None:
         """From its place; its key must be the one it was pushed with."""
-        place = (request.key, request.number)
-        index = bisect_left(self._lasts, place)
+        index, at = self._place(request, key)
         run = self._runs[index]
-        at = bisect_left(run, place)
         assert run[at][2] is request, f"{request} is not where its key says"
         del run[at]
         self._size -= 1
-        if run:
-            self._lasts[index] = run[-1]
-        else:
+        if not run:
             del self._runs[index], self._lasts[index]
+        elif at == len(run):
+            self._lasts[index] = run[-1]
+
+    def _place(self, request: Request, key: Any) -> tuple[int, int]:
+        """Which run, and where in it."""
+        if self._runs[0][0][2] is request:  # who is next leaves most often
+            return 0, 0
+        place = (request.key if key is None else key, request.number)
+        index = bisect_left(self._lasts, place)
+        return index, bisect_left(self._runs[index], place)
 
 
 class TenantQueues:

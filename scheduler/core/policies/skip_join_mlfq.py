@@ -13,6 +13,8 @@ from scheduler.core.request import Request
 
 MS = 1_000_000
 PROMOTED_PER_STEP = 8  # each costs as much as an arrival: a step must not feel it
+DISPLACED_AT_ONCE = 4  # each computes a sequence again: a crowd of newcomers must not keep the engine at that
+DISPLACED_PER_STEP = 0.25
 
 
 class SkipJoinMlfq(Books):
@@ -21,7 +23,8 @@ class SkipJoinMlfq(Books):
     Formula: service s = prompt_weight · prompt tokens + output tokens; level = the first l with s <= quantum · 2^l. A new
     request so joins at the level whose quantum covers its prefill, and skips those above; who runs sinks as its output
     grows. Key = (level, received_at). With `preempt`, a waiting request takes the place of the running one on the lowest
-    level (the most served of them), if that is lower than its own. A preempted request waits on the level that it had reached.
+    level (the most served of them), if that is lower than its own: 4 of them at once, then one every fourth step. A
+    preempted request waits on the level that it had reached.
     Who has waited `promote_ms` is put on the top level, and starts there with its service forgotten; at most 8 a step.
     Source: FastServe (Wu et al., NSDI'26), in tokens instead of milliseconds.
     Guarantee: no length is known or asked for. Whoever has waited `promote_ms` is passed only by requests that came
@@ -44,6 +47,7 @@ class SkipJoinMlfq(Books):
         self._below: OrderedDict[int, tuple[int, Request]] = OrderedDict()  # who waits below the top, and since when
         self._looked_at = -1
         self._standoff = Standoff()
+        self._displaceable: float = DISPLACED_AT_ONCE
 
     def _offset(self, request: Request) -> float:
         """Service less length: what the prompt counts for instead of its tokens."""
@@ -61,6 +65,8 @@ class SkipJoinMlfq(Books):
         """On the level of its service, among those who came when it did."""
         if request.queue_data is None:
             request.queue_data = self._offset(request)
+        if request.preemptions and request.parked is None:
+            self._displaceable = max(0.0, self._displaceable - 1)
         level = self.level_of(request)
         request.key = (level, request.received_at)
         self._queue.push(request)
@@ -93,26 +99,18 @@ class SkipJoinMlfq(Books):
     def tick(self, decodes: Sequence[Request], changed: bool) -> None:
         """All decodes have sunk by a token."""
         self._standoff.step(changed)
+        self._displaceable = min(DISPLACED_AT_ONCE, self._displaceable + DISPLACED_PER_STEP)
 
     def victim(self, running: Sequence[Request], needy: Request) -> Request | None:
         """Who has been served most, of equals the newest; for a waiting request, only from below its own level."""
-        waits = needy.slot < 0
-        if waits and self._standoff.holds(needy, running):
+        if needy.slot < 0 and self._displaceable < 1:
             return None
-        most, worst = 0.0, None
-        for request in running:
-            offset: Any = request.queue_data
-            service = len(request.tokens) + offset
-            if worst is None or service > most or (service == most and request.number > worst.number):
-                most, worst = service, request
-        if worst is None or not waits:
-            return worst
+        return self._standoff.yields(needy, running, _most_served, self._reprieve)
+
+    def _reprieve(self, needy: Request, service: float) -> float:
+        """Until it has sunk below the level of `needy`, by a token a step."""
         level = self.level_of(needy)
-        if level < len(self._quanta) and most > self._quanta[level]:
-            return worst
-        sinks_in = self._quanta[level] - most if level < len(self._quanta) else float("inf")
-        self._standoff.begin(needy, running, sinks_in)
-        return None
+        return self._quanta[level] - service if level < len(self._quanta) else float("inf")
 
     def adopt(self, waiting: Iterable[Request], running: Sequence[Request], now: int) -> None:
         """Everybody by the service that it has had; waiting counts from now."""
@@ -123,6 +121,17 @@ class SkipJoinMlfq(Books):
             self.enqueue(request, now)
 
 
+def _most_served(running: Sequence[Request]) -> tuple[float, Request | None]:
+    """The largest service, and whose it is; of equals, the newest."""
+    most, worst = 0.0, None
+    for request in running:
+        offset: Any = request.queue_data
+        service = len(request.tokens) + offset
+        if worst is None or service > most or (service == most and request.number > worst.number):
+            most, worst = service, request
+    return most, worst
+
+
 INFO = PolicyInfo(
     name="skip_join_mlfq",
     help="feedback levels: who has been served least runs first; a long prompt joins lower",
@@ -131,7 +140,7 @@ INFO = PolicyInfo(
         Param("levels", 6, 2, 20, "number of levels"),
         Param("prompt_weight", 0.05, 0.0, 10.0, "service that a prompt token counts as, output tokens"),
         Param("promote_ms", 3000.0, 1.0, 86_400_000.0, "who has waited so long is put on the top level, ms"),
-        Param("preempt", 1, 0, 1, PREEMPT.help),
+        Param("preempt", 1, 0, 1, f"{PREEMPT.help}: 4 of them at once, then one every fourth step"),
     ),
     source="FastServe (Wu et al., NSDI'26)",
     guarantee="No length is known or asked for. Whoever has waited promote_ms is passed only by requests that came before it.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from operator import mul
+from typing import Any, NamedTuple
 
 from scheduler.core.policies.base import Departure, Keyed, Param, PolicyInfo
+from scheduler.core.policies.queues import SortedQueue
 from scheduler.core.request import Request
 
 SECOND = 1_000_000_000
@@ -15,14 +17,12 @@ LONGEST_TOKENS = 4096
 FARTHEST_DEADLINE = 60 * SECOND
 KINDS = {"interactive": 0.0, "batch": 0.7, "background": 1.0}
 UNKNOWN_KIND = 0.4
-REKEYED_PER_STEP = 8  # each costs as much as an arrival: a step must not feel it
 SMOOTHING = 0.05  # weight of the newest step in the smoothed load
 HELD_STEPS = 64  # steps for which a change of weights stands, whatever the load does
 CALM_BELOW = 0.5  # of busy_waiting: the lower edge of the hysteresis
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
+class Factors(NamedTuple):
     """What is known of a request when it comes, each in [0, 1]; 0 runs first."""
 
     priority: float
@@ -32,8 +32,7 @@ class Factors:
     tenant: float
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """How much each factor counts, each >= 0."""
 
     priority: float
@@ -45,17 +44,12 @@ class Weights:
     @property
     def total(self) -> float:
         """The largest score."""
-        return self.priority + self.kind + self.length + self.deadline + self.tenant
+        return sum(self)
 
     def score(self, factors: Factors) -> float:
         """In [0, total]."""
-        return (
-            self.priority * factors.priority
-            + self.kind * factors.kind
-            + self.length * factors.length
-            + self.deadline * factors.deadline
-            + self.tenant * factors.tenant
-        )
+        score: float = sum(map(mul, self, factors))
+        return score
 
 
 class WeightedScore(Keyed):
@@ -66,8 +60,8 @@ class WeightedScore(Keyed):
     (deadline - arrival) / 60 s, its tenant's share of the queue. As all ages grow alike, the order is that of the
     constant key score / alpha + received_at.
     Weights: `w_…` while calm. When the smoothed number waiting passes `busy_waiting`, class and deadline count twice and
-    length half; below half of it they are calm again. A change stands for 64 steps, and re-keys at most 8 waiting requests
-    a step, the oldest first.
+    length half; below half of it they are calm again. A change stands for 64 steps. Everybody waits in two queues, one by
+    each set of weights, so that a change moves nobody.
     Source: the tutorial's Priority Manager; bounded ageing as in priority_aging.
     Guarantee: whatever the weights do, nobody is overtaken by a request that arrived more than B / alpha seconds later,
     B being the largest score under any of the weights (`bound_ns`).
@@ -89,11 +83,10 @@ class WeightedScore(Keyed):
         self._alpha = alpha
         self._busy_waiting = busy_waiting
         self.weights = self._calm
+        self._queues = (self._queue, SortedQueue())  # by the calm weights, and by those of a rush
         self._load = 0.0
         self._held = 0
         self._tenants: Counter[str] = Counter()
-        self._turns: OrderedDict[int, Request] = OrderedDict()  # who waits; the first `_stale` have keys of other weights
-        self._stale = 0
 
     @property
     def bound_ns(self) -> int:
@@ -101,10 +94,11 @@ class WeightedScore(Keyed):
         return int(max(self._calm.total, self._rush.total) / self._alpha * SECOND)
 
     def key_of(self, request: Request, now: int) -> int:
-        """Score and arrival in one, ns."""
-        if not isinstance(request.queue_data, Factors):
-            request.queue_data = self._factors(request)
-        return int(self.weights.score(request.queue_data) / self._alpha * SECOND) + request.received_at
+        """Score and arrival in one, ns, by the weights of now; notes those by either."""
+        factors = self._factors(request)
+        calm, rush = [int(weights.score(factors) / self._alpha * SECOND) for weights in (self._calm, self._rush)]
+        request.queue_data = calm + request.received_at, rush + request.received_at
+        return request.received_at + (rush if self.weights is self._rush else calm)
 
     def _factors(self, r: Request) -> Factors:
         length = r.prompt_tokens + r.output_estimate
@@ -118,21 +112,22 @@ class WeightedScore(Keyed):
         )
 
     def enqueue(self, request: Request, now: int) -> None:
-        """Its key by the weights of now; it is one more of its tenant."""
-        super().enqueue(request, now)
+        """In both queues; it is one more of its tenant."""
+        if request.key is None:
+            request.key = self.key_of(request, now)
+        keys: Any = request.queue_data
+        for queue, key in zip(self._queues, keys, strict=True):
+            queue.push(request, key)
         self._tenants[request.tenant] += 1
-        self._turns[request.number] = request
 
     def dequeue(self, request: Request, why: Departure) -> None:
-        """Out of its place, and one less of its tenant."""
-        super().dequeue(request, why)
-        del self._turns[request.number]
-        self._leave_tenant(request.tenant)
-
-    def _leave_tenant(self, tenant: str) -> None:
-        self._tenants[tenant] -= 1
-        if not self._tenants[tenant]:
-            del self._tenants[tenant]
+        """Out of both, and one less of its tenant."""
+        keys: Any = request.queue_data
+        for queue, key in zip(self._queues, keys, strict=True):
+            queue.remove(request, key)
+        self._tenants[request.tenant] -= 1
+        if not self._tenants[request.tenant]:
+            del self._tenants[request.tenant]
 
     def adopt(self, waiting: Iterable[Request], running: Sequence[Request], now: int) -> None:
         """Factors by what waits now."""
@@ -143,14 +138,11 @@ class WeightedScore(Keyed):
             self.enqueue(request, now)
 
     def tick(self, decodes: Sequence[Request], changed: bool) -> None:
-        """Follow the load; change the weights between two steps, and carry the change out bit by bit."""
-        waiting = len(self._queue)
-        self._load += SMOOTHING * (waiting - self._load)
+        """Follow the load, and change the weights between two steps."""
+        self._load += SMOOTHING * (len(self._queue) - self._load)
         self._held -= 1
         if self._held < 0:
             self._choose()
-        if self._stale:
-            self._rekey()
 
     def _choose(self) -> None:
         if self._load > self._busy_waiting:
@@ -161,22 +153,12 @@ class WeightedScore(Keyed):
             return
         if weights is not self.weights:
             self.weights = weights
+            self._queue = self._queues[weights is self._rush]
             self._held = HELD_STEPS
-            self._stale = len(self._turns)
-
-    def _rekey(self) -> None:
-        """In turns: who left meanwhile is not missed, and who came has a key of now's weights already."""
-        for _ in range(min(REKEYED_PER_STEP, self._stale, len(self._turns))):
-            number, request = next(iter(self._turns.items()))
-            self._turns.move_to_end(number)
-            self._queue.remove(request)
-            request.key = self.key_of(request, 0)
-            self._queue.push(request)
-        self._stale = max(0, min(self._stale, len(self._turns)) - REKEYED_PER_STEP)
 
 
 def _clip(value: float) -> float:
-    return min(1.0, max(0.0, value))
+    return 0.0 if value < 0 else 1.0 if value > 1 else value
 
 
 INFO = PolicyInfo(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from builders import Bench, make_request, make_scheduler, play
@@ -20,6 +20,18 @@ def keyed(number: int, key: object) -> Request:
     request = make_request()
     request.number, request.key = number, key
     return request
+
+
+def test_sorted_queue_ranks_by_another_key_than_the_requests_own_where_one_is_given() -> None:
+    own, other = SortedQueue(), SortedQueue()
+    requests = [keyed(number, number) for number in (1, 2, 3)]
+    for request in requests:
+        own.push(request)
+        other.push(request, -request.number)
+    assert list(own) == requests and list(other) == requests[::-1]
+    other.remove(requests[1], -2)
+    other.remove(requests[2], -3)
+    assert list(other) == requests[:1] and list(own) == requests
 
 
 def test_sorted_queue_agrees_with_a_sorted_list_through_pushes_and_removals_anywhere() -> None:
@@ -164,6 +176,25 @@ def test_standoff_holds_until_something_changes() -> None:
     assert standoff.holds(head, running)
     standoff.step(True)
     assert not standoff.holds(head, running), "somebody joined or left the decodes"
+
+
+@pytest.mark.parametrize(("slot", "reprieve", "yields"), [(-1, -1.0, True), (-1, 0.0, False), (-1, 2.0, False), (5, 2.0, True)])
+def test_worst_yields_to_one_that_waits_once_its_reprieve_is_over_and_always_to_one_that_runs(
+    slot: int, reprieve: float, yields: bool
+) -> None:
+    standoff, needy, running, looks = Standoff(), keyed(1, 1), [keyed(2, 1), keyed(3, 1)], list[int]()
+    needy.slot = slot
+
+    def worst(among: Sequence[Request]) -> tuple[float, Request | None]:
+        looks.append(len(among))
+        return 7.0, among[-1]
+
+    def ask() -> Request | None:
+        return standoff.yields(needy, running, worst, lambda waiting, measure: reprieve if measure == 7.0 else -1.0)
+
+    assert ask() is (running[1] if yields else None)
+    assert ask() is (running[1] if yields else None)
+    assert len(looks) == (1 if reprieve > 0 and not yields else 2), "while a reprieve lasts, nobody is looked at"
 
 
 class Watched(list[Request]):

@@ -8,7 +8,7 @@ from builders import MS, Bench, make_request, make_scheduler
 from scheduler.core.events import RequestFinished, RequestPreempted
 from scheduler.core.policies.base import Departure
 from scheduler.core.policies.catalog import make
-from scheduler.core.policies.skip_join_mlfq import PROMOTED_PER_STEP, SkipJoinMlfq
+from scheduler.core.policies.skip_join_mlfq import DISPLACED_AT_ONCE, DISPLACED_PER_STEP, PROMOTED_PER_STEP, SkipJoinMlfq
 from scheduler.core.request import Request, WaitReason
 
 
@@ -51,6 +51,21 @@ def test_newcomer_displaces_the_one_that_has_been_served_most_once_that_has_sunk
     assert bench.of(RequestPreempted)[0].number == first.number and first.output_tokens == 9
     bench.run_to_idle()
     assert [event.id for event in bench.of(RequestFinished)][0] == "newcomer"
+
+
+def test_crowd_of_newcomers_displaces_a_few_at_once_and_then_one_every_few_steps() -> None:
+    bench = Bench(make_scheduler(make("skip_join_mlfq", {"quantum": 4, "prompt_weight": 0}), max_num_seqs=16, blocks=400))
+    bench.add(*[make_request(prompt=1, max_tokens=200) for _ in range(16)])
+    for _ in range(10):
+        bench.step()
+    bench.add(*[make_request(prompt=1, max_tokens=200) for _ in range(60)])
+    bench.step()
+    assert len(bench.of(RequestPreempted)) == DISPLACED_AT_ONCE
+    every = round(1 / DISPLACED_PER_STEP)
+    for _ in range(6 * every):
+        bench.step()
+    assert len(bench.of(RequestPreempted)) == DISPLACED_AT_ONCE + 6
+    assert all(event.urgency for event in bench.of(RequestPreempted))
 
 
 def test_without_preempt_nobody_is_displaced() -> None:

@@ -129,22 +129,23 @@ def test_weights_change_with_hysteresis_and_stand_for_a_while() -> None:
     assert policy.changes == 2
 
 
-def test_change_of_weights_is_carried_out_bit_by_bit() -> None:
+def test_change_of_weights_holds_for_everybody_at_once() -> None:
     policy = WeightedScore(busy_waiting=10.0)
-    requests = [make_request(priority=number % 11) for number in range(2000)]
-    for number, request in enumerate(requests, 1):
+    urgent = make_request("urgent", priority=3, max_tokens=4000, deadline_at=0)
+    short = make_request("short", priority=4, max_tokens=1, deadline_at=0)
+    crowd = [make_request(priority=10, max_tokens=4000, deadline_at=60 * SECOND) for _ in range(2000)]
+    for number, request in enumerate([urgent, short, *crowd], 1):
         request.number = number
         policy.enqueue(request, 0)
-    keys = {request.number: request.key for request in requests}
-
-    def moved() -> int:
-        return sum(request.key != keys[request.number] for request in requests)
-
+    assert policy.head(0) is short, "0.4 more for its class, 0.97 less for its length"
     policy.tick((), False)
-    first = moved()
-    assert 0 < first <= weighted_score.REKEYED_PER_STEP
-    policy.tick((), False)
-    assert first < moved() <= 2 * weighted_score.REKEYED_PER_STEP
-    for _ in range(len(requests)):
+    assert policy.head(0) is urgent, "0.8 more, and 0.48 less"
+    policy.dequeue(urgent, weighted_score.Departure.ADMITTED)
+    assert policy.head(0) is short
+    for request in (short, *crowd):
+        policy.dequeue(request, weighted_score.Departure.GONE)
+    for _ in range(HELD_STEPS + 100):
         policy.tick((), False)
-    assert [request.key for request in policy._queue] == sorted(policy.key_of(request, 0) for request in requests)
+    for request in (urgent, short):
+        policy.enqueue(request, 0)
+    assert policy.head(0) is short, "calm again, and whoever was admitted is in neither queue until it is back"
