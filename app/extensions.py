@@ -21,6 +21,7 @@ from app.serving.overload import Overload
 from app.settings import ServerSettings
 from app.store.queries import Queries
 from app.store.writer import Writer
+from app.summaries import Summaries
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.load_runs import LoadRuns
 from scheduler.text.bundle import Text
@@ -59,6 +60,7 @@ class Parts:
     counters: Counters
     live: Snapshots
     load_runs: LoadRuns
+    summaries: Summaries
     run_native: Callable[..., Any]
     job: Callable[..., Any]
     text: Callable[[], Text | None]

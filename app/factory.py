@@ -1,6 +1,6 @@
 """create_app: Flask with its blueprints, extensions and error handlers, around the parts it is given. Starts nothing.
 
-Invariant: every view answers JSON errors; every response but a versioned file is `no-store`.
+Invariant: every view answers JSON errors; every response but a file of static/ is `no-store`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from flask import Flask, Response, request
+from flask import Flask
 
+from app import static_files
 from app.api import errors, scopes
+from app.api.database import database
 from app.api.openai import openai
 from app.api.ops import ops
 from app.api.requests import requests_api
@@ -30,21 +32,20 @@ ROOT = Path(__file__).resolve().parents[1]
 PING_S = 5
 MAX_WEBSOCKET_MESSAGE = 16 << 10
 REFUSALS = 14  # websockets beyond the dashboards, so that who is one too many can be told why
-FOREVER = "public, max-age=31536000, immutable"
 
 
 def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
     """The application; Socket.IO wraps its wsgi_app. `origins`: the pages that may open a websocket."""
-    app = Flask("app", template_folder=str(ROOT / "templates"), static_folder=str(ROOT / "static"))
+    app = Flask("app", template_folder=str(ROOT / "templates"), static_folder=None)
     app.extensions["batchscope"] = parts
     app.config["MAX_FORM_MEMORY_SIZE"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]
     errors.register(app)
     app.register_error_handler(404, no_such_page)
     scopes.register(app)
-    for blueprint in (openai, ops, scheduler, runs, requests_api, sql, pages):
+    for blueprint in (openai, ops, scheduler, runs, requests_api, sql, database, pages):
         app.register_blueprint(blueprint)
-    app.after_request(_cache_files)
+    static_files.install(app, ROOT / "static")
     _open_websocket(app, origins)
     return app
 
@@ -63,11 +64,3 @@ def _open_websocket(app: Flask, origins: Iterable[str]) -> None:
         serializer=LivePacket,
     )
     websocket.install(socketio.server.eio, partial(Manners, time.monotonic), MAX_DASHBOARDS + REFUSALS)
-
-
-def _cache_files(response: Response) -> Response:
-    """A file that has its version in its name never changes; the others are asked for again, by their tag."""
-    if request.endpoint == "static":
-        versioned = request.path.startswith("/static/vendor/")
-        response.headers["Cache-Control"] = FOREVER if versioned else "no-cache"
-    return response

@@ -120,14 +120,14 @@ class Samples:
         if len(self._rows) > self._limit:
             self._forget()
 
-    def figures(self, now: int) -> tuple[float | None, float | None, int]:
-        """p50 and p95 in ms, and the number of samples, of the 30 s before `now`."""
+    def figures(self, now: int) -> tuple[float | None, float | None, float | None, int]:
+        """p50, p95 and p99 in ms, and the number of samples, of the 30 s before `now`."""
         while self._rows and self._rows[0][0] <= now - LATENCY_WINDOW:
             self._forget()
         if not self._count:
-            return None, None, 0
-        p50, p95 = quantiles(self._ordered, self._count, (0.5, 0.95))
-        return p50 / 1e6, p95 / 1e6, self._count
+            return None, None, None, 0
+        p50, p95, p99 = quantiles(self._ordered, self._count, (0.5, 0.95, 0.99))
+        return p50 / 1e6, p95 / 1e6, p99 / 1e6, self._count
 
     def _forget(self) -> None:
         _, value, weight = self._rows.popleft()

@@ -70,7 +70,15 @@ class LiveState:
             self.fold.mark(self._now(), "run_end", f"run {_run_name(before)}: {status}")
         if self.run and new is not None and old != new:
             self.fold.mark(self._now(), "run_start", f"run {_run_name(self.run)} starts")
+        self._mark_rate(before if old is not None and old == new else None)
         self.revision += 1
+
+    def _mark_rate(self, before: Mapping[str, Any] | None) -> None:
+        """Changes of the run's rate that its generator has made since, each at its own instant."""
+        known = len((before or {}).get("rate_changes") or ())
+        for change in ((self.run or {}).get("rate_changes") or ())[known:]:
+            ago = round(((self.run or {})["elapsed_s"] - change["at_s"]) * 1e9)
+            self.fold.mark(self._now() - ago, "rate", f"rate × {change['factor']:g}")
 
     # ---- what is shown
 
@@ -236,8 +244,8 @@ def _arrival(one: Alive) -> tuple[int, int]:
     return one.queued.received_at, one.queued.seq
 
 
-def _latency(name: str, figures: tuple[float | None, float | None, int]) -> dict[str, float | int | None]:
-    return {f"{name}_p50_ms": figures[0], f"{name}_p95_ms": figures[1], f"{name}_n": figures[2]}
+def _latency(name: str, figures: tuple[float | None, float | None, float | None, int]) -> dict[str, float | int | None]:
+    return {f"{name}_p{share}_ms": figures[place] for place, share in enumerate((50, 95, 99))} | {f"{name}_n": figures[3]}
 
 
 def _run_name(run: Mapping[str, Any]) -> str:

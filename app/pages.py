@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, abort, current_app, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from app.api.errors import http_error
+from app.lesson import read_lesson, recordings
 from app.safe_headers import safe_headers
 
 pages = Blueprint("pages", __name__)
@@ -19,13 +20,20 @@ NAV = (
     ("runs", "Runs"),
     ("requests", "Requests"),
     ("policy", "Policy"),
+    ("lesson", "Lesson"),
 )
 
 
 @pages.context_processor
 def navigation() -> dict[str, object]:
-    """The entries of the header: (endpoint, label)."""
-    return {"nav": NAV}
+    """The entries of the header: (endpoint, label); what a page's script imports, so that it is fetched at once."""
+    return {"nav": NAV, "modules_behind": modules_behind}
+
+
+def modules_behind(script: str) -> list[str]:
+    """The page's script and all that it imports; only itself where static/ is served by somebody else."""
+    files = current_app.extensions.get("static_files")
+    return [script] if files is None else files.modules_behind(script)
 
 
 @pages.after_request
@@ -101,7 +109,24 @@ def no_such_page(error: HTTPException) -> AnyResponse:
     wanted = request.accept_mimetypes
     if wanted["text/html"] <= wanted["application/json"] or request.path.startswith(NO_PAGES):
         return http_error(error)
-    return Response(render_template("not_found.html", page="", title="Not found", nav=NAV, path=request.path[:200]), 404)
+    text = render_template("not_found.html", page="", title="Not found", path=request.path[:200], **navigation())
+    return Response(text, 404)
+
+
+@pages.get("/lesson")
+def lesson() -> str:
+    """The lesson, from its page of the documentation; `lang=zh`: in Chinese."""
+    found = read_lesson(request.args.get("lang", ""))
+    return render_template("lesson.html", page="lesson", title=found.title, lang=found.lang, body=found.html)
+
+
+@pages.get("/recorded/<name>.json")
+def recording(name: str) -> Response:
+    """What the websocket sent while a run was recorded, for the live page to play back."""
+    packed = recordings().get(name)
+    if packed is None:
+        abort(404)
+    return Response(packed, mimetype="application/json", headers={"Content-Encoding": "gzip"})
 
 
 @pages.get("/policy")

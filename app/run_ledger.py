@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from app.store import client_rows, runs
-from app.store.queries import Queries
 from app.store.runs import NewRun
+from app.summaries import Summaries
 
 LINES_A_JOB = 500
 
@@ -21,9 +21,9 @@ LINES_A_JOB = 500
 class RunLedger:
     """`job` and `run_native` as in extensions.Parts."""
 
-    def __init__(self, job: Callable[..., Any], queries: Queries, run_native: Callable[..., Any]) -> None:
+    def __init__(self, job: Callable[..., Any], summaries: Summaries, run_native: Callable[..., Any]) -> None:
         self._job = job
-        self._queries = queries
+        self._summaries = summaries
         self._run_native = run_native
 
     def create(self, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,16 +43,9 @@ class RunLedger:
             added += self._job(partial(client_rows.add, run=run_id, rows=rows))["accepted"]
         return added
 
-    def report(self, run_id: str) -> dict[str, Any]:
-        """Make the report and keep it with the run."""
-        report: dict[str, Any] = self._run_native(self._queries.report, run_id)
-        kept: dict[str, Any] = {
-            "report": report,
-            "verdict": report.get("verdict"),
-            "verdict_reason": report.get("verdict_reason"),
-        }
-        self._job(partial(runs.change, run_id=run_id, **kept))
-        return report
+    def report(self, run_id: str) -> dict[str, Any] | None:
+        """The report, kept with the run; None of a long run, whose figures are made while others go on."""
+        return self._summaries.begin(run_id)
 
 
 def _read_lines(run_id: str, path: Path) -> list[list[dict[str, Any]]]:

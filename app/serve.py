@@ -30,7 +30,8 @@ from scheduler.errors import BatchscopeError  # noqa: E402
 from scheduler.runners.cost_model import DEFAULT_HARDWARE  # noqa: E402
 
 SWITCH_S = 0.0005  # Python's own 5 ms are too long: a native thread waits so long for each turn beside a busy hub, and the
-# writer needs one for each row, since SQLite lets the interpreter go while it works
+# writer needs one for each statement, since SQLite lets the interpreter go while it works
+YOUNG = 20_000  # new objects between two looks of the collector at them: a transaction's rows are gone by themselves before
 OK, FAILED, USAGE, SCHEMA, DAMAGED, HELD = 0, 1, 2, 3, 4, 6
 
 
@@ -66,6 +67,7 @@ def serve(settings: ServerSettings, directory: Path, listener: socket.socket) ->
         server.start()
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()  # what was imported stays: collections need not look at it again
+        gc.set_threshold(YOUNG)
     except (OSError, ValueError) as error:
         raise Stop(USAGE, f"cannot start: {error}") from error
     told = directory / "server.json"

@@ -30,6 +30,8 @@ _RANGES = {
     "live_steps": (1, 100_000),
     "drain": (0, 3600),
     "hang_s": (0.1, 3600),
+    "retain_days": (0, 36_500),
+    "retain_gb": (0, 1_000_000),
 }
 _HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 OF_CLIENTS = ("BATCHSCOPE_API_KEY",)  # the key that a command or a load generator sends: no setting of the server
@@ -47,7 +49,7 @@ class ServerSettings:
     host: str = option("127.0.0.1", "address to listen on; any but loopback needs --api-key-file")
     port: int = option(8000, "port to listen on; 0 takes a free one")
     data_dir: str = option("data", "directory of the database, the model cache and server.json", metavar="DIR")
-    database_url: str = option("", "SQLAlchemy URL; empty: SQLite in the data directory", metavar="URL")
+    database_url: str = option("", "postgresql://USER@HOST/NAME; empty: SQLite in the data directory", metavar="URL")
     model: str = option("", "name of the model; empty: SmolLM2-135M-Instruct, or `simulated` without torch")
     device: str = option("auto", "where the torch runner computes", choices=("auto", "cpu", "cuda"))
     dtype: str = option("auto", "number format of the torch runner", choices=("auto", "float32", "bfloat16", "float16"))
@@ -72,6 +74,10 @@ class ServerSettings:
         0, "inference requests a minute of one API key, all of them at once if need be; more are answered 429; 0: no limit"
     )
     record_text: bool = option(False, "store prompt and output text; without it only lengths and a keyed hash")
+    retain_days: float = option(0.0, "days that records are kept; older ones go once an hour; 0: for ever", metavar="DAYS")
+    retain_gb: float = option(
+        0.0, "gigabytes (10^9 bytes) of records that are kept; the oldest go once an hour; 0: no bound", metavar="GB"
+    )
     live_steps: int = option(6000, "steps kept for live pages that were away; older ones they read from the records")
     drain: float = option(30.0, "seconds that running requests get to finish at a stop", metavar="SECONDS")
     hang_s: float = option(

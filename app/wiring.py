@@ -28,6 +28,7 @@ from app.factory import create_app
 from app.live import Pusher
 from app.live_state import LiveState
 from app.rates import Rates
+from app.retention import Retention
 from app.serving import threads
 from app.serving.connections import Connections, room_for_local
 from app.serving.handler import Server as HttpServer
@@ -38,6 +39,7 @@ from app.store import migrate
 from app.store.errors import DatabaseDamaged, SchemaError, StoreBusy, StoreFailed
 from app.store.queries import Queries
 from app.store.writer import Writer
+from app.summaries import Summaries
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.engine_ties import Listeners, MakeClient
 from app.supervisor.load_runs import LoadRuns, Surroundings
@@ -94,7 +96,8 @@ class Server:
         self.engine = self._make_engine(make_client)
         self.acceptance.engine = self.engine
         queries = Queries(url)
-        self.load_runs = self._make_load_runs(queries)
+        self.summaries = Summaries(url, queries, self._workers.run, self._job)
+        self.load_runs = self._make_load_runs()
         self.parts = Parts(
             settings=settings,
             version=VERSION,
@@ -109,6 +112,7 @@ class Server:
             counters=self.counters,
             live=self.live,
             load_runs=self.load_runs,
+            summaries=self.summaries,
             run_native=self._workers.run,
             job=self._job,
             text=lambda: self.text,
@@ -134,11 +138,13 @@ class Server:
         self.pusher.start()
         self.engine.start()
         gevent.spawn(self._keep_time_outs)
+        gevent.spawn(Retention(self.settings, self._job, sleep=gevent.sleep, over=lambda: self.draining).keep)
 
     def stop(self) -> None:
         """Refuse, drain, abort, close."""
         self.draining = True
         self.load_runs.shutdown()
+        self.summaries.close()
         end = time.monotonic() + self.settings.drain
         while self.in_flight.sequences and self.engine.status.state != "failed" and time.monotonic() < end:
             gevent.sleep(0.05)
@@ -150,7 +156,7 @@ class Server:
         self._workers.run(self.writer.close)
         self.parts.queries.close()
 
-    def _make_load_runs(self, queries: Queries) -> LoadRuns:
+    def _make_load_runs(self) -> LoadRuns:
         return LoadRuns(
             Surroundings(
                 directory=self.settings.directory / "runs",
@@ -159,7 +165,7 @@ class Server:
                 versions=self._versions,
                 on_change=self.pusher.run_changed,
             ),
-            run_ledger.RunLedger(self._job, queries, self._workers.run),
+            run_ledger.RunLedger(self._job, self.summaries, self._workers.run),
             self.engine,
         )
 

@@ -3,6 +3,10 @@
 gantt: the timeline's bars (500 to 50,000) made, appended to with everything drawn anew, panned and hovered. Times are ms of
 synchronous script, so without the raster, which the time between two frames of a pan holds. The goal is 7 ms a redraw of
 10,000 bars.
+live: the live page under a steady load on simulated hardware, 600 steps in view, `--updates` of them (3,000; they take five
+minutes): ms of an update and of the main thread per 100 ms, a step's end to its pixels, the heap after forced collections.
+Goals: 10 ms, 200 ms at p95, a flat heap.
+paint: five first visits to it and five second ones: the goal is 300 ms to the first paint.
 """
 
 from __future__ import annotations
@@ -24,9 +28,12 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.measure import percentile, report  # noqa: E402
+from benchmarks.rig.watched_page import first_paint, watch  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BARS = {500: 82, 2_000: 157, 10_000: 450, 50_000: 2_092}  # bars → lanes
+HEAPS = 6  # collections during `live`, beside the one before
+VISITS = 5
 BENCH = ROOT / "benchmarks" / "rig" / "gantt.js"
 PAGE = """<!doctype html><html data-theme="light"><link rel="stylesheet" href="/css/base.css">
 <div class="plot"><canvas></canvas></div></html>"""
@@ -92,13 +99,24 @@ def spread(name: str, values: list[float]) -> dict[str, float]:
     return {f"{name}_p{share}": round(percentile(values, share / 100), 2) for share in (50, 95)}
 
 
-PARTS: dict[str, Callable[[Browser, argparse.Namespace], dict[str, Any]]] = {"gantt": gantt}
+def live(browser: Browser, args: argparse.Namespace) -> dict[str, Any]:
+    """The live page under load."""
+    return watch(browser, args.updates, HEAPS)
+
+
+def paint(browser: Browser, _args: argparse.Namespace) -> dict[str, Any]:
+    """Visits to the live page."""
+    return first_paint(browser, VISITS)
+
+
+PARTS: dict[str, Callable[[Browser, argparse.Namespace], dict[str, Any]]] = {"gantt": gantt, "live": live, "paint": paint}
 
 
 def main() -> None:
     """One JSON object: the parts asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
+    parser.add_argument("--updates", type=int, default=3_000, help="of the live page (default: 3000)")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

@@ -1,79 +1,53 @@
-"""What looking back costs: `python -m benchmarks.history [--rows 1000000]`. One process, the face for readers, a warm file.
+"""What looking back costs: `python -m benchmarks.history [--rows 1000000] [--keep FOLDER]`. The face for readers, a warm file.
 
-The rows are made (seeded): runs of 10,000 requests of four tenants, log-normal times, 3 % refused without any, no steps.
-Figures are ms: p50, p95 and the maximum of `--rounds` questions. `first`, `deep` and `filtered` pages have 50 rows; a deep
-one begins at a random place. `beside` is a thread that ticks each 10 ms meanwhile: its longest gap is what a stream would wait.
+The rows are made (rig/past.py). Figures are ms: p50, p95 and the maximum of `--rounds` questions, and the median of the
+thread's own time. `first`, `deep` and `filtered` pages have 50 rows; deep ones begin at random places; `first` has its total.
+`beside` is a thread that ticks each 10 ms meanwhile: its longest gap is what a stream in this process would wait. `live` is a
+server on the same file: frames a second of a dashboard while four streams go on, at rest and while pages are asked by HTTP.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
-import sqlite3
+import resource
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from app.store import keyset, migrate  # noqa: E402
+from app.store import database, keyset, reports, run_summary  # noqa: E402
+from app.store.comparison import compare  # noqa: E402
 from app.store.facets import facets_json, spread_json  # noqa: E402
 from app.store.filters import SORTS, filters, fingerprint, order  # noqa: E402
 from app.store.queries import Queries  # noqa: E402
+from app.store.run_summary import Kept  # noqa: E402
+from app.summaries import environment  # noqa: E402
 from benchmarks.measure import percentile, report  # noqa: E402
+from benchmarks.rig.past import LONG, SHORT, fill  # noqa: E402
+from benchmarks.rig.server import Server  # noqa: E402
 
-RUN_ROWS = 10_000
-BASE = 1_790_000_000 * 10**9
-INDEXED = ("received", "ttft_ms", "e2e_ms")  # within a run; across runs only `received`
-NAMES = (
-    "id", "run", "client_request_id", "endpoint", "stream", "model", "tenant", "kind", "priority", "policy", "sequences",
-    "state", "finish", "received_at", "received_wall", "finished_at", "prompt_tokens", "output_tokens", "queue_ms", "ttft_ms",
-    "tpot_ms", "e2e_ms", "wait_slots_ns", "top_wait", "preemptions",
-)  # fmt: skip
+NAME = "batchscope.db"
+INDEXED = ("received", "id", "ttft_ms", "e2e_ms", "queue_ms")
 SEARCHES = {
     "tenant": "tenant:b",
-    "slow": "ttft>2s",
-    "of_a_run": "run:run_3 ttft>500ms",
+    "finish": "finish:length",
     "waited": "wait.slots>1s tenant:c",
-    "none": "tenant:nobody",
-    "text": '"0004242"',
+    "slow": "ttft>2s",
+    "of_a_run": f"run:{SHORT} ttft>500ms",
+    "of_a_long_run": f"run:{LONG[0]} tenant:b",
 }
-
-
-def rows(count: int, seed: int = 1) -> Iterator[tuple[Any, ...]]:
-    """Requests in order of arrival."""
-    told = random.Random(seed)
-    for n in range(count):
-        refused = told.random() < 0.03
-        prompt, output, at = told.randint(8, 2000), told.randint(1, 400), n * 1_000_000
-        queue, prefill, tpot = told.lognormvariate(4, 2), prompt / 20, told.lognormvariate(2.5, 0.4)
-        e2e = queue + prefill + tpot * output
-        times = (None, None, None, None) if refused else (queue, queue + prefill, tpot, e2e)
-        ended = "rejected" if refused else told.choice(("stop", "length"))
-        yield (
-            f"req_{n:010d}", f"run_{n // RUN_ROWS}", f"c-{n}", "/v1/completions", True, "m", told.choice("aaaabbbccd"),
-            "interactive", 0, "fcfs", 1, "finished", ended, at, BASE + at, at + int(e2e * 1e6), prompt, output, *times,
-            None if refused else int(queue * 1e6), None if refused else "slots", told.randrange(4) // 3,
-        )  # fmt: skip
-
-
-def fill(path: Path, count: int) -> float:
-    """The schema and the rows; seconds."""
-    migrate.upgrade(f"sqlite:///{path}")
-    began = time.perf_counter()
-    with sqlite3.connect(path) as connection:
-        marks = ", ".join("?" * len(NAMES))
-        connection.executemany(f"INSERT INTO requests ({', '.join(NAMES)}) VALUES ({marks})", rows(count))
-        runs = [(f"run_{n}", "finished", 0, 0, BASE + n) for n in range(-(-count // RUN_ROWS))]
-        connection.executemany(
-            "INSERT INTO runs (id, status, external, foreign_target, created_wall) VALUES (?, ?, ?, ?, ?)", runs
-        )
-    connection.close()
-    return round(time.perf_counter() - began, 1)
+RARE = {"none": "tenant:nobody", "text": '"0004242"'}
+HARDWARE = ("--runner", "simulated", "--hardware", "h100-llama-3.1-8b-tp1-bf16")
+LIVE_S = 8.0
 
 
 class Pulse:
@@ -112,7 +86,9 @@ def timed(question: Callable[[], object], rounds: int) -> dict[str, float]:
     return {name: round(value, 2) for name, value in wall.items()}
 
 
-def places(queries: Queries, sort: str, params: dict[str, str], told: random.Random, last: int) -> Callable[[], object]:
+def places(
+    queries: Queries, sort: str, params: dict[str, str], told: random.Random, last: int, rounds: int
+) -> Callable[[], object]:
     """Pages that begin at random rows: the cursors are what following pages for hours would have given."""
     asked, sorted_by = filters(params), order(sort)
     mark, column = fingerprint(asked, sorted_by), SORTS[sorted_by.key]
@@ -122,50 +98,154 @@ def places(queries: Queries, sort: str, params: dict[str, str], told: random.Ran
         found = queries.ask(
             lambda connection: connection.exec_driver_sql(f"SELECT {column} FROM requests WHERE id = '{row}'").scalar()
         )
-        return keyset._encode(keyset.Place(found, row), mark)
+        return cursor() if found is None else keyset._encode(keyset.Place(found, row), mark)
 
-    cursors = iter([cursor() for _ in range(1000)])
+    cursors = iter([cursor() for _ in range(rounds + 1)])
     return lambda: queries.ask(keyset.page, asked, sorted_by, 50, next(cursors))
 
 
-def measured(queries: Queries, count: int, rounds: int) -> dict[str, Any]:
-    """Every figure."""
-    told, of_run = random.Random(2), {"run": "run_3"}
-    figures: dict[str, Any] = {"first": {}, "deep": {}, "deep_in_a_run": {}, "filtered": {}, "spread": {}}
-    for key in SORTS:
-        sort, few = f"-{key}", rounds if key in INDEXED else max(5, rounds // 10)
-        figures["first"][sort] = timed(lambda sort=sort: queries.requests({"sort": sort}), few)  # type: ignore[misc]
-        figures["deep"][sort] = timed(places(queries, sort, {}, told, count), few)
-        figures["deep_in_a_run"][sort] = timed(places(queries, sort, of_run, told, count), few)
-    for name, search in SEARCHES.items():
-        few = max(5, rounds // 10)
-        figures["filtered"][name] = timed(lambda search=search: queries.requests({"q": search}), few)  # type: ignore[misc]
-        figures["spread"][name] = timed(lambda search=search: queries.ask(spread_json, {"q": search}), 5)  # type: ignore[misc]
-    figures["spread"]["everything"] = timed(lambda: queries.ask(spread_json, {}), 5)
-    figures["facets"] = timed(lambda: queries.ask(facets_json, {}), 5)
-    figures["facets_of_a_run"] = timed(lambda: queries.ask(facets_json, of_run), 5)
-    figures["run_report"] = timed(lambda: queries.report("run_3"), 5)
-    figures["sql_mean_by_tenant"] = timed(
-        lambda: queries.sql("SELECT tenant, avg(ttft_ms) FROM requests WHERE run = 'run_3' GROUP BY 1"), 10
-    )
+def pages(queries: Queries, count: int, rounds: int) -> dict[str, Any]:
+    """First and deep pages by every sort key: by those with an index in both directions, and within runs."""
+    told, figures, asked = random.Random(2), dict[str, Any](), filters({})
+    for sort in [f"{sign}{key}" for key in SORTS for sign in ("-", "")]:
+        indexed = sort.removeprefix("-") in INDEXED
+        few = rounds if indexed else 3
+        if not indexed and not sort.startswith("-"):
+            continue
+        figures[sort] = {
+            "first": timed(partial(queries.requests, {"sort": sort}), few),
+            "first_alone": timed(partial(queries.ask, keyset.page, asked, order(sort), 50, None), few),
+            "deep": timed(places(queries, sort, {}, told, count, few), few),
+        }
+        for run in (SHORT, LONG[0]) if indexed else (SHORT,):
+            figures[sort][f"deep_in_{run}"] = timed(places(queries, sort, {"run": run}, told, count, few), few)
     return figures
 
 
+def filtered(queries: Queries, rounds: int) -> dict[str, Any]:
+    """Pages of searches by the indexed keys, newest or most first, without their total and, by time of arrival, with it."""
+    figures = dict[str, Any]()
+    for name, search in {**SEARCHES, **RARE}.items():
+        few = rounds if name in SEARCHES else 3
+        asked = filters({"q": search})
+        mine = {key: partial(queries.ask, keyset.page, asked, order(f"-{key}"), 50, None) for key in INDEXED}
+        figures[name] = {key: timed(question, few) for key, question in mine.items()}
+        figures[name]["with_total"] = timed(partial(queries.requests, {"q": search}), few)
+    return figures
+
+
+def figures_of_sets(queries: Queries) -> dict[str, Any]:
+    """Percentiles and histogram, and facets, of some searches and of everything."""
+    searches, sets = {"everything": "", **SEARCHES}, {"spread": spread_json, "facets": facets_json}
+    return {
+        kind: {name: timed(partial(queries.ask, ask, {"q": text}), 5) for name, text in searches.items()}
+        for kind, ask in sets.items()
+    }
+
+
+def summarise(path: Path, run: str) -> dict[str, float]:
+    """Have a child make a run's summary, as the server does, and keep it; seconds, and the most memory of a child so far."""
+    url, out = f"sqlite:///{path}", path.with_suffix(".summary")
+    began = time.perf_counter()
+    words = [sys.executable, "-m", "app.store.summarise", f"--run={run}", f"--out={out}"]
+    subprocess.run(words, env=environment(url), check=True, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[1])
+    made, kept = time.perf_counter(), Kept.of_bytes(out.read_bytes())
+    with database.writing(url).connect() as connection, connection.begin():
+        run_summary.keep(connection, run, kept)
+    out.unlink()
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return {
+        "make_s": round(made - began, 1),
+        "keep_ms": round((time.perf_counter() - made) * 1e3, 1),
+        "kib": round((len(kept.lines) + len(kept.draws)) / 1024),
+        "peak_mib": round(peak),
+    }
+
+
+def looked_back(queries: Queries, path: Path) -> dict[str, Any]:
+    """Reports and comparisons: a short run from its rows, then everything from what is kept."""
+    figures: dict[str, Any] = {"short_report_anew": timed(partial(queries.ask, reports.build, SHORT), 3)}
+    figures["summary"] = {run: summarise(path, run) for run in (*LONG, SHORT)}
+    figures["runs"] = timed(lambda: queries.runs(100), 10)
+    figures["report"] = {run: timed(partial(queries.report, run), 20) for run in (LONG[0], SHORT)}
+    for lines in (False, True):
+        name = "compare_long_with_lines" if lines else "compare_long"
+        figures[name] = timed(lambda lines=lines: queries.ask(compare, list(LONG), lines=lines), 20)  # type: ignore[misc]
+    return figures
+
+
+def live(folder: Path) -> dict[str, Any]:
+    """A server on the file: frames a second of a dashboard in another process, at rest and while this one asks for pages."""
+    server = Server(folder, *HARDWARE)
+    words = [sys.executable, "-m", "benchmarks.rig.readers", server.url]
+    reader = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    assert reader.stdin is not None and reader.stdout is not None
+
+    def say(**command: Any) -> dict[str, Any]:
+        reader.stdin.write(json.dumps(command) + "\n")
+        reader.stdin.flush()
+        told: dict[str, Any] = json.loads(reader.stdout.readline())
+        return told
+
+    def rate(during: Callable[[float], int]) -> dict[str, float]:
+        before, began = say(count=True), time.monotonic()
+        asked = during(began + LIVE_S)
+        after, seconds = say(count=True), time.monotonic() - began
+        return {"frames_s": round((after["frames"] - before["frames"]) / seconds, 2), "asked": asked}
+
+    try:
+        say(open=4, prompt_tokens=16, max_tokens=2000)
+        return {"at_rest": rate(_rest), "while_pages_are_asked": rate(partial(_ask_pages, server))}
+    finally:
+        reader.stdin.close()
+        reader.wait(10)
+        server.stop()
+
+
+def _rest(until: float) -> int:
+    time.sleep(until - time.monotonic())
+    return 0
+
+
+def _ask_pages(server: Server, until: float) -> int:
+    paths = [f"/api/requests?sort={'-' if n % 2 else ''}{key}" for n, key in enumerate(SORTS)]
+    paths += ["/api/requests/facets", "/api/requests/spread", f"/api/runs/{LONG[0]}/report", "/api/runs"]
+    paths.append(f"/api/compare?runs={','.join(LONG)}&lines=1")
+    asked = 0
+    while time.monotonic() < until:
+        server.get(paths[asked % len(paths)])
+        asked += 1
+    return asked
+
+
 def main() -> None:
-    """Fill a temporary file, ask, print JSON."""
+    """Fill a file, ask, print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the file there, and use one that is there")
+    parser.add_argument("--only", choices=("pages", "filtered", "sets", "looked_back", "live"), action="append")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "history.db"
-        filled = fill(path, options.rows)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / NAME
+        filled = None if path.exists() else fill(path, options.rows)
         queries = Queries(f"sqlite:///{path}")
+        parts: dict[str, Callable[[], Any]] = {
+            "pages": lambda: pages(queries, options.rows, options.rounds),
+            "filtered": lambda: filtered(queries, options.rounds),
+            "sets": lambda: figures_of_sets(queries),
+            "looked_back": lambda: looked_back(queries, path),
+        }
+        asked = options.only or [*parts, "live"]
         with Pulse() as pulse:
-            figures = measured(queries, options.rows, options.rounds)
+            figures = {name: part() for name, part in parts.items() if name in asked}
         queries.close()
+        beside = round(pulse.longest * 1e3, 1)
+        if "live" in asked:
+            figures["live"] = live(folder)
         size = round(path.stat().st_size / 2**20, 1)
-    beside = round(pulse.longest * 1e3, 1)
     report("history", {"rows": options.rows, "fill_s": filled, "file_mib": size, "beside_longest_ms": beside, **figures})
 
 

@@ -222,6 +222,7 @@ def _spawn(function: Any) -> None:
 def main() -> None:
     """Parse, measure, print."""
     sys.setswitchinterval(0.0005)  # as app/serve.py does
+    gc.set_threshold(20_000)  # likewise
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("lifecycle", "delete"))
     parser.add_argument("--requests", type=int, default=10_000, help="lives in one round of lifecycle")

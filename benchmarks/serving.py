@@ -6,6 +6,8 @@ web_cpu         microseconds of the web process's CPU for each streamed token, o
                 dashboard on; streams outlive the window, so that requests' own cost is not in it. hub: its main thread
 web_turnover    the same with answers of 128 tokens, so that requests begin and end all the time
 ceiling         null runner: steps/s and tokens/s that get through everything, as fast as it goes
+stalled         the time of a step on simulated hardware, p50 and p99, while 20 dashboards and 20 of 64 streams are not read,
+                beside the same streams all read; memory that the web process gained. Pairs as above; the ratio is of the p99s
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.measure import floor_ms, report  # noqa: E402
+from benchmarks.rig import stalled as stalling  # noqa: E402
 from benchmarks.rig.lone_engine import LoneEngine  # noqa: E402
 from benchmarks.rig.server import Server, children, cpu_s  # noqa: E402
 from scheduler.runners.torch_runner.weights import ensure  # noqa: E402
@@ -37,6 +40,7 @@ LONG = 360  # output tokens of a stream that outlives its window: 16 of them fit
 ENDLESS = 30_000
 SHORT = 128
 SETTLE_S = 1.0
+STALLED, READ_OR_NOT = 20, 64  # readers that stop, of so many
 
 
 class Clients:
@@ -183,6 +187,26 @@ def engine_share(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     return {"streams": SLOTS, "pairs": pairs, "ratios": [round(r, 4) for r in ratios], "ratio": statistics.median(ratios)}
 
 
+def stalled(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    """(d): windows with and without readers that stop."""
+    server = Server(directory, "--runner", "simulated", "--hardware", args.hardware, "--set", f"max_num_seqs={READ_OR_NOT}")
+    pairs: list[dict[str, dict[str, float]]] = []
+    try:
+        clients = Clients(server.url)
+        stalling.window(server, clients, READ_OR_NOT, 0, SETTLE_S, ENDLESS)  # the first streams of a server load what it needs
+        for turn in range(args.pairs):
+            order = {"read": 0, "stalled": STALLED} if turn % 2 == 0 else {"stalled": STALLED, "read": 0}
+            pairs.append(
+                {name: stalling.window(server, clients, READ_OR_NOT, n, args.seconds, ENDLESS) for name, n in order.items()}
+            )
+        clients.close()
+    finally:
+        server.stop()
+    ratios = [round(pair["stalled"]["p99_ms"] / pair["read"]["p99_ms"], 4) for pair in pairs]
+    growth = max(pair["stalled"]["memory_growth_mib"] for pair in pairs)
+    return {"pairs": pairs, "p99_ratios": ratios, "p99_ratio": statistics.median(ratios), "memory_growth_mib": growth}
+
+
 def _rate(steps: list[tuple[int, int, int]], count: int) -> float:
     """Steps/s over `count` steps in a row with every slot decoding, the first of them left out."""
     full = [step for step in steps if step[2] == SLOTS][1 : count + 1]
@@ -211,7 +235,7 @@ def _steps_served(server: Server, clients: Clients, count: int) -> float:
     return _rate([(round((t - ms) * 1e6), round(t * 1e6), decode) for step, t, ms, decode in rows if step > begin], count)
 
 
-PARTS = ("engine_share", "web_cpu", "web_turnover", "ceiling")
+PARTS = ("engine_share", "web_cpu", "web_turnover", "ceiling", "stalled")
 
 
 def main() -> None:
@@ -236,6 +260,7 @@ def main() -> None:
         "web_cpu": lambda directory: web_cpu(args, directory, ENDLESS),
         "web_turnover": lambda directory: web_cpu(args, directory, SHORT),
         "ceiling": lambda directory: ceiling(args, directory),
+        "stalled": lambda directory: stalled(args, directory),
     }
     wanted = [name for name in PARTS if name in args.only and not (args.no_torch and name == "engine_share")]
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ settings.load_profile("house")
 SAID = pytest.StashKey[list[str]]()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Say a line at the end of the session."""
     return request.config.stash.setdefault(SAID, []).append

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import postgres
+import pytest
 from builders import MS, Bench, make_request, make_scheduler
 
-from app.store import migrate
+from app.store import database, migrate
 from app.store.accepted import AcceptedRow
 from app.store.queries import Queries
 from app.store.writer import Writer
@@ -20,6 +23,9 @@ from scheduler.core.request import Request
 
 WALL = 1_790_000_000 * 10**9
 WAIT_S = 20.0
+BACKENDS = ("sqlite", "postgresql")
+only_sqlite = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)  # for what is about SQLite itself
+only_postgresql = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 
 
 def make_writer(url: str) -> Writer:
@@ -34,14 +40,15 @@ def make_row(id: str, received_at: int = 0, **fields: Any) -> AcceptedRow:
 
 @dataclass
 class Records:
-    """A database in a directory, its writer and its readers."""
+    """A database, its writer and its readers. `path`: its file, where it is SQLite's."""
 
-    path: Path
+    path: Path = Path()
     url: str = ""
     answers: list[Exception | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.url = f"sqlite:///{self.path}"
+        self.url = self.url or f"sqlite:///{self.path}"
+        self.path = database.file_of(self.url) or Path()
         migrate.upgrade(self.url)
         self.start()
         self.queries = Queries(self.url)
@@ -113,15 +120,21 @@ class Records:
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Look, or meddle, with another connection."""
-        with sqlite3.connect(self.path) as connection:
-            found = connection.execute(statement, values).fetchall()
-        connection.close()
-        return found
+        return rows(self.url, statement, *values)
 
     def close(self) -> None:
         """End the writer and the readers."""
         self.queries.close()
         assert self.writer.close()
+
+
+def rows(url: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """What a database says to a statement; `?` marks a value."""
+    path = database.file_of(url)
+    if path is None:
+        return postgres.rows(url, statement, *values)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement, values).fetchall()
 
 
 def make_bench(boot: int, **fields: Any) -> Bench:
@@ -138,4 +151,16 @@ def some_requests(n: int, **fields: Any) -> list[Request]:
     return made
 
 
-__all__ = ["MS", "WALL", "Records", "make_bench", "make_row", "make_writer", "some_requests"]
+__all__ = [
+    "BACKENDS",
+    "MS",
+    "WALL",
+    "Records",
+    "make_bench",
+    "make_row",
+    "make_writer",
+    "only_postgresql",
+    "only_sqlite",
+    "rows",
+    "some_requests",
+]

@@ -13,6 +13,7 @@ import orjson
 from flask import Flask, Response
 from werkzeug.exceptions import HTTPException, InternalServerError
 
+from app.store.errors import StoreFailed
 from scheduler.errors import BatchscopeError
 
 log = logging.getLogger("batchscope")
@@ -80,6 +81,12 @@ def _api_error(error: ApiError) -> Response:
     return answer(error.problem)
 
 
+def _no_records(error: StoreFailed) -> Response:
+    """The records cannot be read for now."""
+    log.warning("%s", error.message)
+    return answer(Problem(503, "the records cannot be read now", None, "storage_failed", {"Retry-After": "5"}))
+
+
 def _refused(error: BatchscopeError) -> Response:
     """A library error that reached a view: the caller's fault, with the field it names."""
     return answer(Problem(400, error.message, error.param, "invalid_value"))
@@ -102,6 +109,7 @@ def _crashed(error: InternalServerError) -> Response:
 def register(app: Flask) -> None:
     """Install the handlers."""
     app.register_error_handler(ApiError, _api_error)
+    app.register_error_handler(StoreFailed, _no_records)
     app.register_error_handler(BatchscopeError, _refused)
     app.register_error_handler(HTTPException, http_error)
     app.register_error_handler(InternalServerError, _crashed)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import orjson
 from flask import Blueprint, Response, current_app, request
 
-from app.api.errors import bad, not_found
+from app.api.errors import ApiError, Problem, bad, not_found
 from app.store import export, parquet, trace
 from app.store.as_sql import as_sql_json
 from app.store.detail import detail_json
@@ -22,6 +22,7 @@ from app.store.errors import QueryError
 from app.store.facets import facets_json, spread_json
 from app.store.fields import CHOICES, SEARCHED, WORDS, is_duration, names
 from app.store.filters import SORTS
+from app.store.purged import words
 from app.store.queries import Queries, requests_json
 from app.store.segments import segments_json
 from app.store.step_contents import step_json
@@ -95,6 +96,9 @@ def one_request(request_id: str) -> Response:
     """One lifecycle: row, events, waits, slices, batch mates, what the client saw, its place while it waits."""
     found = ask(detail_json, request_id)
     if found is None:
+        why = ask(words, request_id)
+        if why is not None:
+            raise ApiError(Problem(404, f"request {request_id!r} is no longer here: {why}", None, "request_purged"))
         raise not_found(f"request {request_id!r}", "request_not_found")
     return _json(found | {"queue": _reader().queue_place(request_id)})
 

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +34,7 @@ class Command(NamedTuple):
 
 def _add_report(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="id of a run")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write it to one file that opens without a network")
     parser.set_defaults(act=history.show_report)
 
 
@@ -44,7 +46,7 @@ def _add_compare(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
 COMMANDS = (
     Command("load", "run a Locust scenario, report at the end", load.add_load),
     Command("scenarios", "list the scenarios, or show one with its parameters", load.add_scenarios, url=False),
-    Command("runs", "list load runs, or delete some", history.add_runs),
+    Command("runs", "list load runs; delete, export, import them", history.add_runs),
     Command("report", "the report of a run", _add_report),
     Command("compare", "runs side by side", _add_compare),
     Command("requests", "list requests by filters, or show one", history.add_requests),
@@ -52,7 +54,7 @@ COMMANDS = (
     Command("reproduce", "run experiments of the literature, and compare", reproduce.add_reproduce, url=False),
     Command("simulate", "a trace, a run or a scenario on a simulated clock, kept like a load run", simulate.add_simulate),
     Command("calibrate", "fit a cost model to the steps of a run", hardware.add_calibrate),
-    Command("db", "upgrade or check the database", database.add_database, url=False),
+    Command("db", "the database: upgrade, check, back up, prune", database.add_database, url=False),
 )
 
 

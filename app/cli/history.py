@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
+from app.cli.bundles import add_bundles
 from app.cli.comparison_text import comparison_text
 from app.cli.failures import OK, USAGE, CommandError
 from app.cli.records import PAGE, all_requests, records
@@ -21,6 +22,7 @@ from app.cli.request_text import COLUMNS, request_text, table_row
 from app.cli.server import Server, client_key, holding
 from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
+from app.report_file.page import report_html
 from app.store.export import csv_head, csv_rows
 from app.store.parquet import ParquetPages
 
@@ -64,16 +66,18 @@ def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
 
 
 def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """`runs` and `runs delete RUN…`."""
+    """`runs` and `runs delete|export|import`."""
     parser.add_argument(
         "--limit", type=_positive, default=TABLE_LIMIT, metavar="N", help="at most so many (default: %(default)s)"
     )
     parser.set_defaults(act=list_runs)
-    delete = parser.add_subparsers(title="subcommands", metavar="COMMAND").add_parser(
+    words = parser.add_subparsers(title="subcommands", metavar="COMMAND")
+    delete = words.add_parser(
         "delete", parents=[common], help="delete runs, their requests and events", description="Needs a server that is running."
     )
     delete.add_argument("run", nargs="+", help="id of a run")
     delete.set_defaults(act=delete_runs)
+    add_bundles(words, common)
 
 
 def list_requests(options: argparse.Namespace) -> int:
@@ -124,6 +128,10 @@ def list_runs(options: argparse.Namespace) -> int:
 def show_report(options: argparse.Namespace) -> int:
     """The report of a run."""
     report = records(server_settings(options), options.url).report(options.run)
+    if options.html is not None:
+        options.html.write_bytes(report_html(report))
+        print(f"wrote {options.html}", file=sys.stderr)
+        return OK
     if options.json:
         print_json(report)
     else:

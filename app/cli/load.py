@@ -28,7 +28,13 @@ from scheduler.settings import parse_pairs
 
 POLL_S = 0.5
 ENDED = ("finished", "failed", "stopped")
-READERS = {"int": int, "float": float, "str": str, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
+READERS = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "shape": str,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+}
 
 
 def add_load(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

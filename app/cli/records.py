@@ -6,20 +6,24 @@ the data directory, and for writing only under the directory's lock.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from app.cli.failures import USAGE, CommandError
 from app.cli.server import Server, client_key, holding
+from app.cli.terminal import say
 from app.settings import ServerSettings
 from app.store import migrate
 from app.store.database import is_sqlite
 from app.store.errors import QueryError
+from app.store.purged import absent
 from app.store.queries import Queries
 from app.store.shapes import shapes_json
 
 DATABASE = "batchscope.db"
+POLL_S = 2.0
 PAGE = 1000
 
 
@@ -52,7 +56,13 @@ class ServerRecords:
         return _object(self._server.get(f"/api/runs/{quote(run, safe='')}/shapes"))
 
     def report(self, run: str) -> dict[str, Any]:
-        return _object(self._server.get(f"/api/runs/{quote(run, safe='')}/report"))
+        """Waits for the figures of a long run, and says how far they are."""
+        path = f"/api/runs/{quote(run, safe='')}/report"
+        while "computing" in (found := _object(self._server.get(path))):
+            far = found["computing"]
+            say(f"making the figures: {far['what'].replace('_', ' ')}, {far['rows']:,} of {far['of']:,} rows so far")
+            time.sleep(POLL_S)
+        return found
 
     def compare(self, runs: list[str]) -> dict[str, Any]:
         return _object(self._server.get("/api/compare", {"runs": ",".join(runs)}))
@@ -94,7 +104,7 @@ class StoredRecords:
     def request(self, request_id: str) -> dict[str, Any]:
         found = self._queries.request(request_id)
         if found is None:
-            raise QueryError(f"no request {request_id!r}", "id")
+            raise QueryError(self._queries.ask(absent, "request", request_id), "id")
         return found
 
     def sql(self, statement: str) -> dict[str, Any]:

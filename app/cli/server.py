@@ -51,6 +51,31 @@ class Server:
         """The decoded answer."""
         return self._checked("DELETE", path)
 
+    def download(self, path: str) -> Iterator[bytes]:
+        """The body of the answer, piece by piece; raises CommandError at once where it is an error."""
+        connection = http.client.HTTPConnection(*self._place, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", self._prefix + path, headers=self._headers)
+            response = connection.getresponse()
+            if response.status >= 400:
+                raise self._refused("GET", path, response.status, _decoded(response.read()))
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise CommandError(f"no answer from {self.url}: {error or type(error).__name__}") from error
+        except CommandError:
+            connection.close()
+            raise
+        return self._pieces(connection, response)
+
+    def _pieces(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while piece := response.read(1 << 16):
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandError(f"the answer of {self.url} broke off: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
     def status(self, path: str = "/livez", timeout: float = 2.0) -> int | None:
         """The status of its answer to GET `path`; None when nobody answers."""
         try:
@@ -61,10 +86,13 @@ class Server:
     def _checked(self, method: str, path: str, body: Any = None) -> Any:
         status, answer = self._ask(method, path, body, TIMEOUT_S)
         if status >= 400:
-            error = answer.get("error") if isinstance(answer, dict) else None
-            message = error.get("message") if isinstance(error, dict) else None
-            raise CommandError(message or f"{method} {path} at {self.url} answered {status}", USAGE if status == 400 else 1)
+            raise self._refused(method, path, status, answer)
         return answer
+
+    def _refused(self, method: str, path: str, status: int, answer: Any) -> CommandError:
+        error = answer.get("error") if isinstance(answer, dict) else None
+        message = error.get("message") if isinstance(error, dict) else None
+        return CommandError(message or f"{method} {path} at {self.url} answered {status}", USAGE if status == 400 else 1)
 
     def _ask(self, method: str, path: str, body: Any, timeout: float) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(*self._place, timeout=timeout)

@@ -17,22 +17,20 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from app.cli.database import held
 from app.cli.demand import Demand, of_run, of_scenario, of_trace
 from app.cli.failures import OK, CommandError
+from app.cli.hand_over import hand_over
 from app.cli.hardware import hardware
 from app.cli.load import scenario_values
-from app.cli.records import Records, database_url, records
+from app.cli.records import Records, records
 from app.cli.report_text import report_text
-from app.cli.server import Server, client_key, holding
 from app.cli.settings import server_settings
 from app.cli.terminal import ProgressLine, number, print_json, say
 from app.request_id import new_request_id
-from app.settings import ServerSettings
-from app.store import migrate
-from app.store.adopt import adopt_here, forget, simulation_path
+from app.store.adopt import forget, simulation_path
 from app.store.runs import NewRun
 from app.store.simulation import BOOT, Recording
+from app.supervisor import scenarios
 from app.version import VERSION
 from scheduler.runners.cost_model import CostModel
 from scheduler.settings import SchedulerSettings, parse_pairs
@@ -109,7 +107,7 @@ def simulate(options: argparse.Namespace) -> int:
     settings = server_settings(options)
     source = records(settings, options.url) if options.run or _names_a_run(options.hardware) else None
     cost = hardware(options.hardware, source, options.run)
-    changes = parse_pairs(options.set) | ({"policy": options.policy} if options.policy else {})
+    changes = _wanted(options)
     scheduler = settings_on(cost, _recorded(options, source) | changes)
     demand = _demand(options, source, cost, scheduler)
     run = _new_run(options, cost, scheduler, changes, demand)
@@ -122,7 +120,7 @@ def simulate(options: argparse.Namespace) -> int:
         raise
     finally:
         demand.close()
-    _hand_over(settings, options.url, path, run.id)
+    hand_over(settings, options.url, path, run.id)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "report.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
@@ -170,6 +168,15 @@ def _demand(options: argparse.Namespace, source: Records | None, cost: CostModel
     return of_scenario(options.scenario, scenario_values(options.scenario, options.param), options.seed, alike, say)
 
 
+def _wanted(options: argparse.Namespace) -> dict[str, Any]:
+    """What a scenario asks of the scheduler while it runs, and over that what the command line says."""
+    changes: dict[str, Any] = {}
+    if options.scenario:
+        values = scenario_values(options.scenario, options.param)
+        changes |= scenarios.describe(options.scenario, values)["scheduler"]
+    return changes | parse_pairs(options.set) | ({"policy": options.policy} if options.policy else {})
+
+
 def _recorded(options: argparse.Namespace, source: Records | None) -> dict[str, Any]:
     """The settings that a replayed run had; its memory only on the hardware that it had."""
     if not options.run or source is None:
@@ -198,22 +205,6 @@ def _new_run(
         duration_s=None if demand.until is None else demand.until / SECOND,
         status="running",
     )
-
-
-def _hand_over(settings: ServerSettings, url: str | None, path: Path, run_id: str) -> None:
-    """Into the records. Should that fail, the file stays where it is, and this says so."""
-    try:
-        server = Server(url, client_key()) if url else holding(settings.directory, client_key())
-        if server is not None:
-            server.post("/api/runs/adopt", {"run": run_id})
-            return
-        with held(settings.directory):
-            migrate.upgrade(database_url(settings))
-            adopt_here(database_url(settings), path, run_id)
-        forget(path)
-    except BaseException:
-        say(f"the records could not take the run over; it is whole in {path}")
-        raise
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 NONE = "—"
 BAR = 24
+_UNITS = ((1, "B"), (10**3, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> str:
@@ -49,6 +50,13 @@ def number(value: float | None) -> str:
     if value != value or value in (float("inf"), float("-inf")):
         return NONE
     return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.{3 if abs(value) < 10 else 1}f}"
+
+
+def size(count: float) -> str:
+    """Bytes: 812 B, 3.4 MB, 1.2 GB."""
+    unit = next((unit for unit in _UNITS if count < unit[0] * 1000), _UNITS[-1])
+    value = count / unit[0]
+    return f"{value:.0f} {unit[1]}" if unit[0] == 1 or value >= 100 else f"{value:.1f} {unit[1]}"
 
 
 def print_json(value: Any) -> None:

@@ -167,7 +167,7 @@ class Answer:
 
     def text(self, track: Track, text: str) -> None:
         """A sequence gained text."""
-        if self.over:
+        if self.problem is not None or self._ended == len(self.tracks):  # `over`; a call of it for each token shows
             return
         if self._keep_text:
             track.pieces.append(text)

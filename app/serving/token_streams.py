@@ -25,6 +25,8 @@ from app.serving.handler import Watcher
 SEND_BUFFER = 32 << 10  # the kernel doubles it; what a slow client does not take must come to our bounds, not hide there
 WRITABLE = 2
 _PIECE = 1 << 16
+_SMALL = 1 << 10
+_SIZES = [b"%x\r\n" % size for size in range(_SMALL)]  # the first line of a chunk; nearly every token's is one of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,19 @@ class TokenStream:
         if self.lost is not None:
             return
         if self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
+            size = len(data)
+            data = b"".join((_SIZES[size] if size < _SMALL else b"%x\r\n" % size, data, b"\r\n"))
         if self._open and not self._buffer:
             sent = self._send(data)
             if sent == len(data) or self.lost is not None:
                 return
             data = data[sent:]
+        waiting = bool(self._buffer)
         self._buffer += data
         if self._open:
             self._check_behind()
-            self._wake.set()
+            if not waiting:  # else its greenlet waits for room already: a wake-up for each token would be in vain
+                self._wake.set()
 
     def end(self) -> None:
         """Nothing more will be pushed."""

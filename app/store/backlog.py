@@ -1,14 +1,14 @@
 """Backlog: what was handed to the writer and waits for its thread. Knows no database and no thread.
 
-Callers append on their side, the thread takes on its own: deques, whose append and popleft are atomic, two sums that one
-side each writes, and a native queue as the only thing that anybody blocks on.
+Callers append on their side, the thread takes on its own: deques, whose append and popleft are atomic, sums of what was
+handed over that one side each writes, and a native queue as the only thing that anybody blocks on. Events stay in the
+messages that they came in: a tuple an event would cost more than handing it over does.
 Invariant: `take` gives nothing before what was handed over earlier: an event not before its request's row, a job or a mark
 not before everything that came before it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from queue import Empty
 from typing import Any, Protocol
 
 from app.store.accepted import AcceptedRow
-from app.store.scribe import Done, Item, Job
+from app.store.fold import Item
+from app.store.scribe import Done, Job, Message
 from scheduler.core.events import StepCompleted
 
 SLICES_A_ROW = 16  # so many slices of a step that waits take the memory of one row
@@ -36,7 +37,7 @@ class Taken:
     """For one transaction, and after it: `marks` to call, and the `job` whose turn it then is."""
 
     accepts: list[tuple[AcceptedRow, Done]]
-    items: list[tuple[Item, int]]
+    messages: list[Message]
     marks: list[Callable[[], object]]
     job: Job | None
 
@@ -46,37 +47,49 @@ class Backlog:
 
     def __init__(self, wake: WakeQueue) -> None:
         self.accepts: deque[tuple[AcceptedRow, Done]] = deque()
-        self.events: deque[tuple[Item, int]] = deque()
+        self.messages: deque[tuple[Message, int]] = deque()  # each with its slices
         self.jobs: deque[Job] = deque()
         self.marks: deque[Callable[[], object]] = deque()
         self.more = False  # the last transaction was full: there may be events that nobody will poke for
         self._wake = wake
         self._poked = False
-        self._slices_put = 0  # written by the callers' side alone,
-        self._slices_taken = 0  # and this by the thread's: their difference is what waits
+        self._hurried = False
+        self._items_put = self._slices_put = 0  # written by the callers' side alone,
+        self._items_taken = self._slices_taken = 0  # and these by the thread's: their difference is what waits
 
     @property
     def rows(self) -> int:
         """How much waits, in rows of about the same memory."""
-        slices = max(0, self._slices_put - self._slices_taken)
-        return len(self.accepts) + len(self.events) + slices // SLICES_A_ROW
+        items, slices = self._items_put - self._items_taken, self._slices_put - self._slices_taken
+        return len(self.accepts) + items + slices // SLICES_A_ROW
+
+    @property
+    def events(self) -> int:
+        """How many events and words of the web wait."""
+        return self._items_put - self._items_taken
 
     @property
     def empty(self) -> bool:
         """Nothing waits to be written or done."""
-        return not (self.accepts or self.events or self.jobs)
+        return not (self.accepts or self.messages or self.jobs)
 
     # ---- the callers' side
 
     def accept(self, row: AcceptedRow, done: Done) -> None:
         """A new request: the thread wakes."""
         self.accepts.append((row, done))
-        self.wake()
+        if not self._hurried:  # one token is enough for all that come before the thread looks
+            self._hurried = True
+            self.wake()
 
     def put(self, items: Sequence[Item], host_late_ns: int) -> None:
-        """Events and the web's own words, in order; `host_late_ns` of the step among them."""
-        self._slices_put += _slices(items)
-        self.events.extend((item, host_late_ns) for item in items)
+        """Events and the web's own words, in order, not to be changed from now on; `host_late_ns` of the step among them."""
+        for at in range(0, len(items), MOST_ITEMS):  # once, nearly always; no transaction takes more
+            piece = items[at : at + MOST_ITEMS]
+            slices = sum([len(item.decodes) for item in piece if type(item) is StepCompleted])
+            self._items_put += len(piece)  # before they are there to be taken: the difference is never negative
+            self._slices_put += slices
+            self.messages.append(((piece, host_late_ns), slices))
         self._poke()
 
     def mark(self, done: Callable[[], object]) -> None:
@@ -110,33 +123,40 @@ class Backlog:
 
     def take(self) -> Taken:
         """What the next transaction shall hold."""
-        self._poked = False
+        self._poked = self._hurried = False
         while not self._wake.empty():
             self._wake.get()
         job = self.jobs[0] if self.jobs else None  # looked at first: what was handed over before it is then written before it
         marks = drain(self.marks)  # before the events: those of each are then among the events drained now or earlier
-        items = drain(self.events, MOST_ITEMS)  # before the accepts: the accept of each is then drained now or earlier
+        messages = self._some_messages()  # before the accepts: the accept of each is then drained now or earlier
         accepts = drain(self.accepts)
-        self.more = len(items) == MOST_ITEMS
         if self.more:  # job and marks are for after all that was handed over before them: their turn has not come
             job = None
             self.marks.extendleft(reversed(marks))
             marks.clear()
-        self._slices_taken += _slices([item for item, _ in items])
-        return Taken(accepts, items, marks, job)
+        return Taken(accepts, messages, marks, job)
+
+    def _some_messages(self) -> list[Message]:
+        """As many as one transaction takes."""
+        taken: list[Message] = []
+        room, self.more = MOST_ITEMS, False
+        while self.messages:
+            message, slices = self.messages[0]
+            room -= len(message[0])
+            if room < 0:
+                self.more = True
+                break
+            self.messages.popleft()
+            taken.append(message)
+            self._items_taken += len(message[0])
+            self._slices_taken += slices
+        return taken
 
     def job_ended(self) -> None:
         """The job that `take` gave has had its answer."""
         self.jobs.popleft()
 
 
-def drain(items: deque[Any], most: int = sys.maxsize) -> list[Any]:
-    """Up to `most` of what is there, in order."""
-    drained: list[Any] = []
-    while items and len(drained) < most:
-        drained.append(items.popleft())
-    return drained
-
-
-def _slices(items: Sequence[Item]) -> int:
-    return sum([len(item.decodes) for item in items if type(item) is StepCompleted])
+def drain(items: deque[Any]) -> list[Any]:
+    """What is there, in order."""
+    return [items.popleft() for _ in range(len(items))]

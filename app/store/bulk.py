@@ -1,7 +1,8 @@
 """Many rows at once: dicts into statements. Knows the tables' columns, no event and no transaction.
 
 SQLAlchemy's way with dicts costs more than SQLite itself does. So on SQLite a statement's text is made once for a table
-and its columns, and the rows go to the driver as tuples; any other database gets the same through Core.
+and its columns, and the rows go to the driver as tuples, some dozens in one statement: the driver lets go of the interpreter
+for each statement and must win it back from the other threads. A server gets tuples too, and dicts through Core.
 Invariant: what is written is what Core would write: JSON as text, None as NULL. All rows of one call have equal keys.
 """
 
@@ -10,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import orjson
-from sqlalchemy import JSON, Connection, Table, bindparam
+from sqlalchemy import JSON, Boolean, Connection, Table, bindparam
 from sqlalchemy import insert as plain_insert
 from sqlalchemy import update as plain_update
 from sqlalchemy.dialects import postgresql
 
 Row = Mapping[str, Any]
+PARAMETERS = 256  # of one statement
 KEY = "key"  # the parameter that holds the id of the row to update
 
 
@@ -44,8 +47,7 @@ def insert(connection: Connection, table: Table, rows: Sequence[Row], *, ignorin
     if not rows:
         return 0
     if connection.dialect.name != "sqlite":
-        statement: Any = postgresql.insert(table).on_conflict_do_nothing() if ignoring else plain_insert(table)
-        return connection.execute(statement, [dict(row) for row in rows]).rowcount
+        return _insert_by_core(connection, table, [dict(row) for row in rows], ignoring)
     made = _insertion(table, tuple(rows[0]), ignoring)
     return connection.exec_driver_sql(made.sql, made.parameters(rows)).rowcount
 
@@ -56,18 +58,30 @@ def insert_tuples(
     """The same from tuples by `names`: plain columns, then those of JSON as text."""
     if not rows:
         return 0
-    made = _insertion(table, names, ignoring)
     if connection.dialect.name == "sqlite":
-        return connection.exec_driver_sql(made.sql, rows).rowcount
-    again = [{**dict(zip(names, row, strict=True)), **_loaded(made.json, names, row)} for row in rows]
-    statement: Any = postgresql.insert(table).on_conflict_do_nothing() if ignoring else plain_insert(table)
-    return connection.execute(statement, again).rowcount
+        return _insert_together(connection, table, names, rows, ignoring)
+    return connection.exec_driver_sql(_server_insertion(table, names, ignoring), rows).rowcount
 
 
-def _loaded(json: Iterable[str], names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
-    """The columns of JSON as objects again, for a driver that writes their text itself."""
-    texts = {name: row[names.index(name)] for name in json}
-    return {name: None if text is None else orjson.loads(text) for name, text in texts.items()}
+def _insert_by_core(connection: Connection, table: Table, rows: list[dict[str, Any]], ignoring: bool) -> int:
+    if not ignoring:
+        connection.execute(plain_insert(table), rows)
+        return len(rows)
+    statement = postgresql.insert(table).on_conflict_do_nothing().returning(*table.primary_key.columns)
+    return len(connection.execute(statement, rows).all())  # not every driver counts the rows of several executions
+
+
+def _insert_together(
+    connection: Connection, table: Table, names: tuple[str, ...], rows: list[tuple[Any, ...]], ignoring: bool
+) -> int:
+    together = max(1, PARAMETERS // len(names))
+    odd = len(rows) % together
+    several = [tuple(chain.from_iterable(rows[at : at + together])) for at in range(odd, len(rows), together)]
+    inserted = 0
+    for count, given in ((1, rows[:odd]), (together, several)):
+        if given:
+            inserted += connection.exec_driver_sql(_insertion(table, names, ignoring, count).sql, given).rowcount
+    return inserted
 
 
 def update(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
@@ -83,12 +97,33 @@ def update(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     connection.exec_driver_sql(made.sql, made.parameters(rows))
 
 
+def update_tuples(connection: Connection, table: Table, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """The same from tuples by `names`, the last of which is `id`: that of the row meant. No column of JSON."""
+    if not rows:
+        return
+    assert names[-1] == "id"
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(_change(table, names[:-1]).sql.replace("?", "%s"), rows)
+        return
+    connection.exec_driver_sql(_change(table, names[:-1]).sql, rows)
+
+
 @cache
-def _insertion(table: Table, names: tuple[str, ...], ignoring: bool) -> Statement:
-    plain, json = _split(table, names)
-    columns, marks = ", ".join(plain + json), ", ".join("?" * len(names))
+def _server_insertion(table: Table, names: tuple[str, ...], ignoring: bool) -> str:
+    """For a server's driver, which sends the rows of one call together. Truth may be told by a number there too."""
+    marks = ", ".join("%s::int::boolean" if isinstance(table.c[name].type, Boolean) else "%s" for name in names)
     conflict = " ON CONFLICT DO NOTHING" if ignoring else ""
-    return Statement(f"INSERT INTO {table.name} ({columns}) VALUES ({marks}){conflict}", _getter(plain), json)
+    return f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks}){conflict}"
+
+
+@cache
+def _insertion(table: Table, names: tuple[str, ...], ignoring: bool, count: int = 1) -> Statement:
+    """For `count` rows at a time."""
+    plain, json = _split(table, names)
+    columns, row = ", ".join(plain + json), f"({', '.join('?' * len(names))})"
+    conflict = " ON CONFLICT DO NOTHING" if ignoring else ""
+    sql = f"INSERT INTO {table.name} ({columns}) VALUES {', '.join([row] * count)}{conflict}"
+    return Statement(sql, _getter(plain), json)
 
 
 @cache

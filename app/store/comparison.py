@@ -1,39 +1,31 @@
 """Runs side by side, or one run before and after a change: what differs in settings, then in figures, and what chance may make.
 
-The first is the base. Knows reports and samples, no verdict's rule. Cost is bounded: intervals are bootstrapped from
-order statistics (scheduler.metrics.resampling), a run's rows are let go before the next one's are read.
-Invariant: equal rows give an equal answer, intervals included: the seed is the name of the figure and the place of the run.
+The first is the base. Knows reports and samples, no verdict's rule. What a run brings to it was kept at its end
+(run_summary.py); where that is out of date it is made anew, and a run's rows are let go before the next one's are read.
+Invariant: equal questions give equal answers, intervals included, whether a side was kept or is made anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection
 
-from app.store import comparison_curves as curves
 from app.store import comparison_likeness as likeness
 from app.store import comparison_split as splits
-from app.store import report_figures as figures
+from app.store import run_summary
 from app.store.comparison_reading import reading
+from app.store.comparison_side import LINES, MOST_TENANTS, QS, SAMPLED, Side, side_of
 from app.store.comparison_split import Half
 from app.store.errors import QueryError
 from app.store.report_figures import Slo
-from app.store.report_rows import Gathered, gather
-from app.store.reports import report_of
-from scheduler.metrics import few, interval, quantile_draws, share_draws
+from app.store.report_rows import gather
+from scheduler.metrics import few, interval
 
 MOST_COMPARED = 5
-MOST_TENANTS = 12
 LEVEL = 0.95
-Draws = list[float] | None
-_QS = (50, 95, 99)
-_SAMPLED = (
-    ("client", "ttft_ms"), ("client", "ttft_due_ms"), ("client", "tpot_ms"), ("client", "itl_ms"), ("client", "e2e_ms"),
-    ("client", "ntpot_ms"), ("server", "queue_ms"),
-)  # fmt: skip
 _COUNTED = ("sent", "ok", "failed", "refused", "cancelled", "incomplete")
 _PLAIN = (
     ("throughput", "requests_s"), ("throughput", "output_tok_s"), ("goodput", "per_s"), ("goodput", "attainment"),
@@ -43,18 +35,6 @@ _PLAIN = (
     ("waste", "recomputed_share"), ("waste", "prefix_hit_rate"), ("waste", "kv_used", "mean"), ("waste", "idle_share"),
     ("steps", "budget_used"), ("steps", "preemptions"), *(("reconciliation", name) for name in _COUNTED),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One run, or a side of one: its report; of each figure that has them how many values it is of, and its resamples.
-
-    extra: what else is shown of it: the changes within it, its lines, which side it is.
-    """
-
-    report: dict[str, Any]
-    draws: dict[str, tuple[int, Draws]]
-    extra: dict[str, Any]
 
 
 def compare(
@@ -87,28 +67,21 @@ def compare(
     }
 
 
-def _run_sides(connection: Connection, run_ids: Sequence[str], slo: Slo | None, lines: bool) -> list[_Side]:
+def _run_sides(connection: Connection, run_ids: Sequence[str], slo: Slo | None, lines: bool) -> list[Side]:
     if not 2 <= len(run_ids) <= MOST_COMPARED or len(set(run_ids)) != len(run_ids):
         raise QueryError(f"runs must name 2 to {MOST_COMPARED} different runs", "runs")
-    sides = []
-    for place, run_id in enumerate(run_ids):
-        found = gather(connection, run_id)
-        changes = [change.as_json for change in splits.changes_in(connection, found)]
-        sides.append(_side(connection, found, place, slo, splits.zero(found) if lines else None, {"changes": changes}))
-    return sides
+    return [_lined(run_summary.side(connection, run_id, slo), lines) for run_id in run_ids]
 
 
 def _split_sides(
     connection: Connection, run_ids: Sequence[str], slo: Slo | None, text: str, lines: bool
-) -> tuple[dict[str, Any], list[_Side]]:
+) -> tuple[dict[str, Any], list[Side]]:
     if len(run_ids) != 1:
         raise QueryError("runs must name one run where it is split", "runs")
     found = gather(connection, run_ids[0])
     change, halves = splits.split(connection, found, text)
     zero = splits.zero(found)
-    sides = [
-        _side(connection, half.found, place, slo, zero if lines else None, _of_half(half)) for place, half in enumerate(halves)
-    ]
+    sides = [_lined(side_of(connection, half.found, half.side, slo, zero, _of_half(half)), lines) for half in halves]
     for side in sides:  # what a run is worth is judged whole
         side.report.update(verdict=found.run["verdict"], verdict_reason=found.run["verdict_reason"])
     return change.as_json | {"across": splits.across(found, change.wall)}, sides
@@ -118,54 +91,26 @@ def _of_half(half: Half) -> dict[str, Any]:
     return {"changes": []} | half.as_json
 
 
-def _shown(side: _Side) -> dict[str, Any]:
+def _lined(side: Side, lines: bool) -> Side:
+    """With its lines, or without."""
+    return side if lines else replace(side, extra={name: value for name, value in side.extra.items() if name not in LINES})
+
+
+def _shown(side: Side) -> dict[str, Any]:
     names = ("run", "settings", "simulated", "verdict", "verdict_reason", "headline", "reconciliation")
     shown = {name: side.report[name] for name in names} | side.extra
     shown["reconciliation"] = {name: side.report["reconciliation"][name] for name in _COUNTED}
     return shown
 
 
-def _side(
-    connection: Connection, found: Gathered, place: int, slo: Slo | None, zero: int | None, extra: dict[str, Any]
-) -> _Side:
-    samples = figures.samples(found.server, found.client, found.gaps)
-    report = report_of(connection, found, samples, slo)
-    report["engine"] = {name: found.life.get(name) for name in ("model", "runner", "hardware")}
-    if zero is not None:
-        extra = extra | {"cdfs": curves.cdfs(samples), "series": curves.series(found.steps, zero)}
-    draws: dict[str, tuple[int, Draws]] = {}
-    for side, metric in _SAMPLED:
-        values = samples[side][metric]
-        for q in _QS:
-            name = f"percentiles.{side}.{metric}.p{q}"
-            draws[name] = len(values), quantile_draws(values, q, f"{place} {name}")
-    for tenant in list(report["fairness"]["tenants"])[:MOST_TENANTS]:
-        name = f"fairness.tenants.{tenant}.ttft_ms.p95"
-        mine = (row["ttft_ms"] for row in found.server if row["tenant"] == tenant and row["finish"] in figures.WELL)
-        times = sorted(time for time in mine if time is not None)
-        draws[name] = len(times), quantile_draws(times, 95, f"{place} {name}")
-    return _Side(report, draws | _shares(report, place), extra)
-
-
-def _shares(report: Mapping[str, Any], place: int) -> dict[str, tuple[int, Draws]]:
-    """Goodput and attainment: so many good ones among all."""
-    good, seconds = report["goodput"], report["throughput"]["duration_s"]
-    found: dict[str, tuple[int, Draws]] = {}
-    for name, whole in (("attainment", good["n"]), ("attainment_admitted", good["n_admitted"])):
-        found[f"goodput.{name}"] = whole, share_draws(good["good"], whole, f"{place} {name}")
-    n, draws = found["goodput.attainment"]
-    found["goodput.per_s"] = n, [share * n / seconds for share in draws] if draws and seconds else None
-    return found
-
-
 # ---- figures
 
 
 def _paths() -> list[tuple[str, ...]]:
-    return [("percentiles", side, metric, f"p{q}") for side, metric in _SAMPLED for q in _QS] + [*_PLAIN]
+    return [("percentiles", side, metric, f"p{q}") for side, metric in SAMPLED for q in QS] + [*_PLAIN]
 
 
-def _figure(path: tuple[str, ...], sides: Sequence[_Side], name: str | None = None) -> dict[str, Any]:
+def _figure(path: tuple[str, ...], sides: Sequence[Side], name: str | None = None) -> dict[str, Any]:
     key = ".".join(path)
     values = [_at(side.report, path) for side in sides]
     n = [side.draws[key][0] if key in side.draws else None for side in sides]
@@ -181,7 +126,7 @@ def _figure(path: tuple[str, ...], sides: Sequence[_Side], name: str | None = No
     } | _differences(values)
 
 
-def _tenant(name: str, sides: Sequence[_Side]) -> dict[str, Any]:
+def _tenant(name: str, sides: Sequence[Side]) -> dict[str, Any]:
     """TTFT p95 of those of its requests that ended well; `requests`: of how many, since who got no token is not in it."""
     path = ("fairness", "tenants", name)
     requests = [_at(side.report, (*path, "requests")) for side in sides]

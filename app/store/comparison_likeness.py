@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.store.runs import rate_words
+
 Report = Mapping[str, Any]
 
 
@@ -26,7 +28,7 @@ def settings(reports: Sequence[Report]) -> tuple[list[dict[str, Any]], list[dict
 
 
 def _versions(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in (run["versions"] or {}).items() if name != "simulation"}
+    return {name: value for name, value in (run["versions"] or {}).items() if name not in ("simulation", "imported")}
 
 
 def _rows(of: str, given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -43,6 +45,9 @@ def warnings(
     for report in reports:
         if report["verdict"] != "valid":
             found.append(f"run {report['run']['id']} is {report['verdict'] or report['run']['status']}")
+        by_hand = rate_words(report["run"])
+        if by_hand:
+            found.append(f"not like for like: the load of run {report['run']['id']} was changed by hand: {by_hand}")
     for report, mine in zip(reports, changes, strict=True):
         if mine:
             when = ", ".join(f"{change['at_s']:.1f} s" for change in mine)

@@ -8,6 +8,7 @@ Invariant: every row of the run is on exactly one side.
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,10 +137,10 @@ def _half(
     """The rows whose mark is `side`."""
     kept = [row for row, mark in zip(found.server, server, strict=True) if mark is side]
     seen = [row for row, mark in zip(found.client, client, strict=True) if mark is side]
-    gaps: list[float] = []
+    gaps = array("d")
     for row in seen:
         if row["status"] == "ok":
-            gaps += unpack_gaps(row["gaps"])
+            gaps.extend(unpack_gaps(row["gaps"]))
     return replace(
         found,
         server=kept,

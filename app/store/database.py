@@ -4,7 +4,7 @@ SQLite is the embedded default. This Python's SQLite has the WAL-reset bug (belo
 the whole system may write or checkpoint: `writing` is for the Writer and for migrations before it starts; everybody
 else takes `reading`, whose connections cannot write. Transactions of a writing connection begin IMMEDIATE: a deferred
 one that reads first fails at once when somebody else commits in between.
-Any other SQLAlchemy URL (PostgreSQL) is opened as it is, with read-only transactions for readers.
+A URL of PostgreSQL is opened by postgresql.py; there are no others.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
+
+from app.store import postgresql
+from app.store.errors import DatabaseUnusable
 
 BUSY_TIMEOUT_MS = 2000
 _COMMON = ("PRAGMA busy_timeout=2000", "PRAGMA foreign_keys=OFF", "PRAGMA temp_store=MEMORY", "PRAGMA cache_size=-32768")
@@ -23,27 +27,48 @@ _READING = ("PRAGMA query_only=ON",)
 
 
 def writing(url: str) -> Engine:
-    """For the one writer: WAL, synchronous=FULL, BEGIN IMMEDIATE."""
-    return _open(url, _WRITING, "BEGIN IMMEDIATE") if is_sqlite(url) else _open_server(url, read_only=False)
+    """For the one writer: WAL, synchronous=FULL, BEGIN IMMEDIATE. Raises DatabaseUnusable for a URL that is none of ours."""
+    if not is_sqlite(url):
+        return postgresql.engine(_parsed(url), read_only=False, **_json())
+    return _open(url, _WRITING, "BEGIN IMMEDIATE")
 
 
 def reading(url: str) -> Engine:
     """For readers: `mode=ro`; a transaction sees one state of the database."""
     if not is_sqlite(url):
-        return _open_server(url, read_only=True)
-    path = make_url(url).database or ""
+        return postgresql.engine(_parsed(url), read_only=True, **_json())
+    path = _parsed(url).database or ""
     return _open(f"sqlite:///file:{path}?mode=ro&uri=true", _READING, "BEGIN")
 
 
 def file_of(url: str) -> Path | None:
     """The file of the embedded database; None where a server keeps the records."""
-    name = make_url(url).database
+    name = _parsed(url).database
     return Path(name) if is_sqlite(url) and name else None
+
+
+def name_of(url: str) -> str:
+    """The URL as it may be shown: without its password."""
+    shown = _parsed(url)
+    return shown.set(query={}).render_as_string(hide_password=True)
 
 
 def is_sqlite(url: str) -> bool:
     """True for the embedded default."""
-    return make_url(url).get_backend_name() == "sqlite"
+    return _parsed(url).get_backend_name() == "sqlite"
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUnusable("the database URL cannot be read: try postgresql://user@host/name", "database_url") from None
+    if parsed.get_backend_name() != "sqlite" and parsed.drivername not in postgresql.NAMES:
+        raise DatabaseUnusable(
+            f"records are kept by SQLite or PostgreSQL, not by {parsed.drivername}: try postgresql://user@host/name",
+            "database_url",
+        )
+    return parsed
 
 
 def _open(url: str, pragmas: tuple[str, ...], begin: str) -> Engine:
@@ -60,11 +85,6 @@ def _open(url: str, pragmas: tuple[str, ...], begin: str) -> Engine:
         connection.exec_driver_sql(begin)
 
     return engine
-
-
-def _open_server(url: str, *, read_only: bool) -> Engine:
-    options = {"postgresql_readonly": True} if read_only else {}
-    return create_engine(url, poolclass=NullPool, execution_options=options, **_json())
 
 
 def _json() -> dict[str, Any]:

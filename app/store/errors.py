@@ -2,9 +2,10 @@
 
 StoreError              (a BatchscopeError)
 ├── QueryError          a filter, sort key, cursor or limit is wrong; `param` names it
+├── BundleError         a file is no run that can be imported; `param` names the field at fault
 ├── ConsoleBusy         as many SQL statements as may run at once are running
 ├── StoreBusy           the backlog is over its bound, or the writer is closed: nothing more is accepted
-├── StoreFailed         the database refused a write; the cause is chained
+├── StoreFailed         the database refused a write, or cannot be reached; the cause is chained
 │   ├── StoreLocked     another process held its lock for longer than we wait
 │   ├── StoreFull       there is no room for it on the disk
 │   └── StoreLost       its file was removed or replaced under us
@@ -26,6 +27,10 @@ class QueryError(StoreError):
     """A question that cannot be asked; `param` names the part at fault."""
 
 
+class BundleError(StoreError):
+    """The bundle of a run is not what it should be; nothing of it was taken."""
+
+
 class ConsoleBusy(StoreError):
     """Others are asking in SQL."""
 
@@ -35,7 +40,7 @@ class StoreBusy(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The database refused a write, and refused it again where that could help."""
+    """The database refused a write, and refused it again where that could help; or it cannot be reached."""
 
 
 class StoreLocked(StoreFailed):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import BigInteger, ColumnElement, literal
 
 from app.store.errors import QueryError
 from app.store.fields import CHOICES, EXACT, INSTANTS, MEASURES, RANGES, range_of
@@ -151,11 +151,11 @@ def _range(name: str, value: str) -> ColumnElement[bool]:
     if found is None:
         raise QueryError(f"unknown parameter {name!r}", name)
     end, column = found[0], requests.c[RANGES[found[1]]]
-    bound = number(value, name) * (1e6 if column.name.endswith("_ns") else 1)
+    bound: Any = number(value, name) * (1e6 if column.name.endswith("_ns") else 1)
     if column.type.python_type is int:
         whole = round(bound) if column.name.endswith("_ns") else bound
         nearest = math.ceil(whole) if end in ("min_", "below_") else math.floor(whole)
-        bound = max(-_WIDEST, min(_WIDEST, nearest))
+        bound = literal(max(-_WIDEST, min(_WIDEST, nearest)), BigInteger)  # it may be wider than the column
     condition: ColumnElement[bool] = _COMPARE[end](column, bound)
     return condition
 

@@ -9,16 +9,22 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
+from app.store import drawers
 from app.store.errors import QueryError
 from app.store.filters import SORTS, Filters, Order, fingerprint
 from app.store.models import requests
+from app.store.patience import within
 
 COUNT_BOUND = 10_000
+COUNT_STEP = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,27 @@ def count(connection: Connection, asked: Filters, bound: int = COUNT_BOUND) -> t
     return min(n, bound), n <= bound
 
 
+def count_in(connection: Connection, asked: Filters, seconds: float, known: int) -> tuple[int, bool]:
+    """The same in ever larger steps, while the next one is likely to be done in time; at least the `known` rows are there."""
+    bound, end, least = COUNT_BOUND // COUNT_STEP**2, time.monotonic() + seconds, known
+    while True:
+        began = time.monotonic()
+        found = within(connection, end - began, partial(count, connection, asked, bound))
+        if found is None:
+            return least, False
+        least = max(least, found[0])
+        took = time.monotonic() - began
+        if found[1] or bound >= COUNT_BOUND or time.monotonic() + took * COUNT_STEP > end:
+            return least, found[1]
+        bound *= COUNT_STEP
+
+
 def _defined(connection: Connection, asked: Filters, sort: Order, n: int, after: Place | None) -> list[dict[str, Any]]:
+    if drawers.serve(asked, sort):
+        place = None if after is None else (after.key, after.id)
+        ids = within(connection, drawers.PATIENCE_S, partial(drawers.first, connection, asked, sort, n, place))
+        if ids is not None:
+            return _whole(connection, ids)
     column, key = sort.column, requests.c.id
     where: list[ColumnElement[bool]] = [*asked.conditions, column.is_not(None)]
     if after is not None:
@@ -66,16 +92,30 @@ def _defined(connection: Connection, asked: Filters, sort: Order, n: int, after:
 
 
 def _undefined(connection: Connection, asked: Filters, sort: Order, n: int, after: Place | None) -> list[dict[str, Any]]:
+    """By id while such rows are met soon; where they are rare, all are found first and sorted then."""
     key = requests.c.id
+    if not requests.c[SORTS[sort.key]].nullable:
+        return []
     where: list[ColumnElement[bool]] = [*asked.conditions, sort.column.is_(None)]
     if after is not None:
         where.append(key < after.id if sort.descending else key > after.id)
-    return _rows(connection, where, (key.desc() if sort.descending else key,), n)
+    soon = partial(_rows, connection, where, (key.desc() if sort.descending else key,), n)
+    found = within(connection, drawers.PATIENCE_S, soon)
+    if found is not None:
+        return found
+    unsorted = key.concat("")  # no index has it
+    return _rows(connection, where, (unsorted.desc() if sort.descending else unsorted,), n)
 
 
 def _rows(connection: Connection, where: list[ColumnElement[bool]], ordered: tuple[Any, ...], n: int) -> list[dict[str, Any]]:
     """First the ids, then their rows: what has to be sorted is then narrow."""
-    ids = connection.execute(select(requests.c.id).where(*where).order_by(*ordered).limit(n)).scalars().all()
+    return _whole(
+        connection, connection.execute(select(requests.c.id).where(*where).order_by(*ordered).limit(n)).scalars().all()
+    )
+
+
+def _whole(connection: Connection, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of these ids, in their order."""
     found = connection.execute(select(requests).where(requests.c.id.in_(ids))).mappings() if ids else ()
     rows = {row["id"]: dict(row) for row in found}
     return [rows[each] for each in ids]

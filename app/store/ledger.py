@@ -7,28 +7,32 @@ Invariant: a second terminal event of a sequence changes nothing and is counted,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
+from itertools import compress
 from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from app.store import bulk
 from app.store.accepted import AcceptedRow, sequence_ids
-from app.store.fold import EVENT_COLUMNS, STEP_COLUMNS, Batch, Row
+from app.store.batch import EVENT_COLUMNS, STEP_COLUMNS, Batch, Row
 from app.store.models import boots, request_events, requests, runs, settings_changes, steps
+from app.store.open_request import FINAL, LIVE
 
 _IN_FLIGHT = ("pending", "running", "draining")
 
 
 def insert_accepts(connection: Connection, rows: list[AcceptedRow]) -> None:
     """New rows of `requests`, waiting."""
-    _insert_requests(connection, rows, {})
+    _insert_requests(connection, rows, Batch())
 
 
 def write(connection: Connection, accepts: list[AcceptedRow], batch: Batch) -> int:
     """New rows and the batch together: what the batch knows of a new row goes into its insertion. Returns as `apply`."""
-    _insert_requests(connection, accepts, batch.updates)
+    _insert_requests(connection, accepts, batch)
     return apply(connection, batch, done=frozenset(row.id for row in accepts))
 
 
@@ -55,8 +59,10 @@ def apply(connection: Connection, batch: Batch, done: frozenset[str] = frozenset
     bulk.insert_tuples(connection, steps, STEP_COLUMNS, batch.steps)
     bulk.insert_tuples(connection, request_events, EVENT_COLUMNS, batch.events)
     refused = len(batch.terminals) - bulk.insert_tuples(connection, request_events, EVENT_COLUMNS, batch.terminals)
-    for rows in _by_columns(batch.updates, done).values():
-        bulk.update(connection, requests, rows)
+    for names, known in ((LIVE, batch.live), (FINAL, batch.final)):
+        bulk.update_tuples(connection, requests, names, [row for key, row in known.items() if key not in done])
+    for key, columns in batch.amends.items():
+        bulk.update(connection, requests, [columns | {bulk.KEY: key}])
     return refused
 
 
@@ -72,8 +78,12 @@ def pieces(batch: Batch) -> Iterator[Batch]:
         yield Batch(events=[event])
     for event in batch.terminals:
         yield Batch(terminals=[event])
-    for key, columns in batch.updates.items():
-        yield Batch(updates={key: columns})
+    for key, live in batch.live.items():
+        yield Batch(live={key: live})
+    for key, final in batch.final.items():
+        yield Batch(final={key: final})
+    for key, amended in batch.amends.items():
+        yield Batch(amends={key: amended})
 
 
 def begin_life(connection: Connection, wall: int, mono: int, pid: int) -> int:
@@ -104,34 +114,48 @@ def _end_open_requests(connection: Connection, boot: int, mono: int) -> None:
     connection.execute(update(requests).where(requests.c.state != "finished").values(ended))
 
 
-def _by_columns(updates: dict[str, Row], done: frozenset[str]) -> dict[tuple[str, ...], list[Row]]:
-    """The updates of other rows than `done`, in groups of equal columns."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for key, columns in updates.items():
-        if columns and key not in done:
-            groups.setdefault(tuple(columns), []).append(columns | {bulk.KEY: key})
-    return groups
-
-
 def _last_boot(connection: Connection, boot: ColumnElement[int], *where: ColumnElement[bool]) -> int:
     return connection.execute(select(func.max(boot)).where(*where)).scalar() or 0
 
 
-def _insert_requests(connection: Connection, rows: list[AcceptedRow], known: Mapping[str, Row]) -> None:
-    """New rows of `requests`, all columns, so that they are alike whatever is `known` of them already."""
-    made = []
+def _insert_requests(connection: Connection, rows: list[AcceptedRow], batch: Batch) -> None:
+    """New rows of `requests`, with what the batch knows of them already.
+
+    What is not named in a statement is NULL. Rows that lack the same columns share one which leaves these out, since handing a
+    None over takes the driver six times as long as an int.
+    """
+    alike: dict[tuple[str, tuple[bool, ...], bool], list[tuple[Any, ...]]] = {}
     for row in rows:
-        get = known.get(row.id, _NOTHING).get
-        given = (get("state", "waiting"), get("policy", row.policy), get("prompt_tokens", row.prompt_tokens))
-        ignored = bulk.dump(list(row.ignored_fields) or None)
-        made.append((*_accepted(row), *given, *[get(name) for name in _LATER], ignored))
-    bulk.insert_tuples(connection, requests, _COLUMNS, made, ignoring=False)
+        if (known := batch.final.get(row.id)) is not None:
+            stage = "ended"
+        elif (known := batch.live.get(row.id)) is not None:
+            stage, known = "open", (row.prompt_tokens, *known)
+        else:
+            stage, known = "new", (row.prompt_tokens, row.policy, "waiting", row.id)
+        optional = _optional(row)
+        made = (*_required(row), *[value for value in optional if value is not None], *known)
+        if row.ignored_fields:
+            made = (*made, bulk.dump(list(row.ignored_fields)))
+        form = (stage, tuple([value is not None for value in optional]), bool(row.ignored_fields))
+        if form in alike:
+            alike[form].append(made)
+        else:
+            alike[form] = [made]
+    for form, given in alike.items():
+        bulk.insert_tuples(connection, requests, _names(*form), given, ignoring=False)
 
 
-_NOTHING: Row = {}
-_EITHER = ("state", "policy", "prompt_tokens")  # what the one who accepts may know, or the one who ends
+@cache
+def _names(stage: str, present: tuple[bool, ...], ignored: bool) -> tuple[str, ...]:
+    """The columns of a new row at this stage, of the optional ones those that are present."""
+    return (*_REQUIRED, *compress(_OPTIONAL, present), *_STAGES[stage], *(_JSON if ignored else ()))
+
+
 _JSON = ("ignored_fields",)
-_ACCEPTED = tuple(spec.name for spec in fields(AcceptedRow) if spec.name not in (*_EITHER, *_JSON))
-_LATER = tuple(column.name for column in requests.columns if column.name not in (*_ACCEPTED, *_EITHER, *_JSON))
-_COLUMNS = (*_ACCEPTED, *_EITHER, *_LATER, *_JSON)
-_accepted = attrgetter(*_ACCEPTED)
+_STAGES = {"new": ("prompt_tokens", "policy", "state", "id"), "open": ("prompt_tokens", *LIVE), "ended": FINAL}
+_OPTIONAL = (
+    "model", "run", "client_request_id", "max_tokens", "deadline_ms", "timeout_ms", "prompt_hash", "prompt_text",
+)  # fmt: skip
+_REQUIRED = tuple(spec.name for spec in fields(AcceptedRow) if spec.name not in (*_OPTIONAL, *_STAGES["new"], *_JSON))
+_optional = attrgetter(*_OPTIONAL)
+_required = attrgetter(*_REQUIRED)

@@ -1,6 +1,6 @@
 """The schema of a database, brought to this code's version. Knows Alembic, no table.
 
-Run before the writer starts, while nobody else has the database open.
+Run before the writer starts, while nobody else has the database open; on a server the writer's lock holds others off.
 Invariant: a migration that is killed leaves the schema it found; a database that is damaged, or newer than the code, is
 refused, untouched: it is looked at read-only first.
 """
@@ -37,7 +37,7 @@ def upgrade(url: str, revision: str = "head") -> str:
             _inspect(url, path)
         return _run(url, lambda config: command.upgrade(config, revision))
     except DBAPIError as error:
-        raise unusable(error, path or "the database") from error
+        raise unusable(error, path or database.name_of(url)) from error
 
 
 def downgrade(url: str, revision: str = "base") -> str:

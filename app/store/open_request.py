@@ -4,13 +4,15 @@ One POST is one row although each of its sequences lives by itself: the row is a
 its first token when one has, and ends when all have. Its parts are those of the sequence that ended last (so that they
 sum to its E2E), its tokens and preemptions are summed, its finish is the gravest of them, and it was overtaken as often
 as the one of them that was overtaken most.
+Columns come as tuples of absolute values, by LIVE while it is open and by FINAL when it has ended: a tuple goes to the
+database as it is, a dict a row would cost more than the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.store.accepted import sequence_ids
 from app.store.models import WAIT_COLUMNS
@@ -18,7 +20,19 @@ from scheduler.core.events import Parts
 from scheduler.metrics import WAIT_REASONS
 
 GRAVITY = ("stop", "length", "abort", "rejected", "timeout", "error")  # later is graver
+LIVE = (
+    "policy", "boot", "number", "state", "status_code", "scheduled_at", "first_token_at", "queue_ms", "ttft_ms", "preemptions",
+    "overtaken", "id",
+)  # fmt: skip
+FINAL = (
+    "policy", "boot", "number", "state", "status_code", "scheduled_at", "first_token_at", "queue_ms", "ttft_ms", "preemptions",
+    "overtaken", "prompt_tokens", "cached_tokens", "output_tokens", "finish", "detail", "finished_at", "e2e_ms", "tpot_ms",
+    "top_wait", *WAIT_COLUMNS, "prefill_ns", "decode_ns", "stalled_ns", "preempted_ns", "id",
+)  # fmt: skip
+Columns = tuple[Any, ...]
+_STATUS = {"stop": 200, "length": 200, "timeout": 504, "error": 500}
 _ENDED_WELL = ("stop", "length")
+_NO_WAITS = (None,) * len(WAIT_COLUMNS)
 
 
 class Ending(NamedTuple):
@@ -35,10 +49,13 @@ class Ending(NamedTuple):
     overtaken: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SequenceState:
-    """Where one sequence is; `number` names it within `boot`."""
+    """Where one sequence is; `number` names it within `boot`. `request` None: of a request that was never accepted here."""
 
+    id: str
+    request_id: str
+    request: OpenRequest | None
     boot: int = 0
     number: int = 0
     state: str = "waiting"
@@ -49,24 +66,27 @@ class SequenceState:
     ending: Ending | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenRequest:
-    """One row in flight."""
+    """One row in flight. `boot` and `number` are those of its first sequence, `policy` the one that it is under."""
 
     id: str
     received_at: int
     sequences: int = 1
     stream: bool = False
     prompt_tokens: int | None = None
+    asked_policy: str | None = None
     policy: str | None = None
     status_code: int | None = None
+    boot: int | None = None
+    number: int | None = None
     states: dict[str, SequenceState] = field(default_factory=dict)
 
     def sequence(self, sequence_id: str) -> SequenceState:
         """The sequence, known from now on."""
         state = self.states.get(sequence_id)
         if state is None:
-            state = self.states[sequence_id] = SequenceState()
+            state = self.states[sequence_id] = SequenceState(sequence_id, self.id, self)
         return state
 
     @property
@@ -78,85 +98,70 @@ class OpenRequest:
         ids = sequence_ids(self.id, self.sequences)
         return [each for each in ids if each not in self.states or self.states[each].ending is None]
 
-    def live_columns(self) -> dict[str, object]:
-        """The row while it is open."""
-        scheduled, first, preemptions = self._times()
-        state = "waiting"
-        for each in self.states.values():
-            if each.ending is None and state != "running" and each.state != "waiting":
-                state = each.state
-        return {
-            "state": state,
-            "scheduled_at": scheduled,
-            "first_token_at": first,
-            "queue_ms": _ms(scheduled, self.received_at),
-            "ttft_ms": _ms(first, self.received_at),
-            "preemptions": preemptions,
-            "overtaken": max([each.overtaken for each in self.states.values() if each.overtaken is not None], default=None),
-        }
+    def live(self) -> Columns:
+        """The row while it is open, by LIVE."""
+        states = self.states.values()
+        scheduled, first = self._times()
+        open_states = [each.state for each in states if each.ending is None and each.state != "waiting"]
+        state = "running" if "running" in open_states else open_states[-1] if open_states else "waiting"
+        overtaken = [each.overtaken for each in states if each.overtaken is not None]
+        return (
+            self.policy, self.boot, self.number, state, self.status_code, scheduled, first,
+            _ms(scheduled, self.received_at), _ms(first, self.received_at), sum([each.preemptions for each in states]),
+            max(overtaken) if overtaken else None, self.id,
+        )  # fmt: skip
 
-    def _times(self) -> tuple[int | None, int | None, int]:
-        """First admission, first token, preemptions: over all sequences."""
-        if len(self.states) == 1:
-            (only,) = self.states.values()
-            return only.scheduled_at, only.first_token_at, only.preemptions
-        scheduled, first, preemptions = None, None, 0
-        for each in self.states.values():
-            preemptions += each.preemptions
-            scheduled, first = _earlier(scheduled, each.scheduled_at), _earlier(first, each.first_token_at)
-        return scheduled, first, preemptions
+    def final(self) -> Columns:
+        """The row once all sequences have ended, by FINAL."""
+        if len(self.states) == 1:  # the usual case, at a third of the others' cost
+            (last_state,) = self.states.values()
+            end = last_state.ending
+            assert end is not None
+            scheduled, first, preemptions = last_state.scheduled_at, last_state.first_token_at, last_state.preemptions
+            if end.preemptions > preemptions:
+                preemptions = end.preemptions
+        else:
+            last_state, end, preemptions = self._together()
+            scheduled, first = self._times()
+        waits, prefill, decode, stalled, preempted = end.parts or (_NO_WAITS, None, None, None, None)
+        most = 0 if end.parts is None else max(end.parts.waits)
+        began, at, tokens = self.received_at, end.at, end.output_tokens
+        return (
+            self.policy, self.boot, self.number, "finished",
+            self._status(end.reason, first) if self.status_code is None else self.status_code,
+            scheduled, first, None if scheduled is None else (scheduled - began) / 1e6,
+            None if first is None else (first - began) / 1e6, preemptions, None if end.parts is None else end.overtaken,
+            end.prompt_tokens if self.prompt_tokens is None else self.prompt_tokens, end.cached_tokens, tokens, end.reason,
+            end.detail, at, None if at is None else (at - began) / 1e6, _tpot(last_state),
+            WAIT_REASONS[waits.index(most)] if most else None, *waits, prefill, decode, stalled, preempted, self.id,
+        )  # fmt: skip
 
-    def final_columns(self) -> dict[str, object]:
-        """The row once all sequences have ended."""
+    def _together(self) -> tuple[SequenceState, Ending, int]:
+        """Several sequences as one: the one that ended last, an ending of the whole, preemptions."""
         ended = [(each, each.ending) for each in self.states.values() if each.ending is not None]
         endings = [ending for _, ending in ended]
-        last_state, last, gravest = *ended[0], endings[0]
-        if len(ended) > 1:
-            last_state, last = max(ended, key=lambda pair: -1 if pair[1].at is None else pair[1].at)
-            gravest = max(endings, key=lambda ending: GRAVITY.index(ending.reason))
-        scheduled, first, _ = self._times()
-        columns = parts_columns(last.parts)
-        columns.update(
-            state="finished",
-            scheduled_at=scheduled,
-            first_token_at=first,
-            queue_ms=_ms(scheduled, self.received_at),
-            ttft_ms=_ms(first, self.received_at),
-            finish=gravest.reason,
+        last_state, last = max(ended, key=lambda pair: -1 if pair[1].at is None else pair[1].at)
+        gravest = max(endings, key=lambda ending: GRAVITY.index(ending.reason))
+        whole = last._replace(
+            reason=gravest.reason,
             detail=gravest.detail,
-            finished_at=last.at,
-            e2e_ms=_ms(last.at, self.received_at),
-            tpot_ms=_tpot(last_state, last),
+            prompt_tokens=_total([ending.prompt_tokens for ending in endings]),
             cached_tokens=_total([ending.cached_tokens for ending in endings]),
             output_tokens=_total([ending.output_tokens for ending in endings]),
-            preemptions=sum([max(each.preemptions, ending.preemptions) for each, ending in ended]),
-            overtaken=max([ending.overtaken for ending in endings]) if last.parts is not None else None,
-            status_code=self._status(gravest.reason),
+            overtaken=max([ending.overtaken for ending in endings]),
         )
-        if self.prompt_tokens is None:
-            columns["prompt_tokens"] = _total([ending.prompt_tokens for ending in endings])
-        return columns
+        return last_state, whole, sum([max(each.preemptions, ending.preemptions) for each, ending in ended])
 
-    def _status(self, reason: str) -> int | None:
-        if self.status_code is not None:
-            return self.status_code
-        if self.stream and any(each.first_token_at is not None for each in self.states.values()):
-            return 200  # headers had left before it failed
-        return {"stop": 200, "length": 200, "timeout": 504, "error": 500}.get(reason)
+    def _times(self) -> tuple[int | None, int | None]:
+        """First admission, first token: over all sequences."""
+        scheduled: int | None = None
+        first: int | None = None
+        for each in self.states.values():
+            scheduled, first = _earlier(scheduled, each.scheduled_at), _earlier(first, each.first_token_at)
+        return scheduled, first
 
-
-def parts_columns(parts: Parts | None) -> dict[str, object]:
-    """wait_…_ns, prefill_ns, …, top_wait; all NULL where the parts are unknown."""
-    if parts is None:
-        names = (*WAIT_COLUMNS, "prefill_ns", "decode_ns", "stalled_ns", "preempted_ns", "top_wait")
-        return dict.fromkeys(names)
-    waits, prefill, decode, stalled, preempted = parts
-    columns: dict[str, object] = dict(zip(WAIT_COLUMNS, waits, strict=True))
-    most = max(waits)
-    columns["prefill_ns"], columns["decode_ns"] = prefill, decode
-    columns["stalled_ns"], columns["preempted_ns"] = stalled, preempted
-    columns["top_wait"] = WAIT_REASONS[waits.index(most)] if most > 0 else None
-    return columns
+    def _status(self, reason: str, first: int | None) -> int | None:
+        return 200 if self.stream and first is not None else _STATUS.get(reason)  # headers had left before it failed
 
 
 def waits_ms(row: Mapping[str, object]) -> dict[str, float]:
@@ -175,11 +180,12 @@ def _earlier(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-def _tpot(state: SequenceState, ending: Ending) -> float | None:
-    tokens = ending.output_tokens
-    if ending.reason not in _ENDED_WELL or ending.at is None or state.first_token_at is None or tokens is None or tokens < 2:
+def _tpot(state: SequenceState) -> float | None:
+    end, first = state.ending, state.first_token_at
+    if end is None or end.at is None or first is None or end.reason not in _ENDED_WELL:
         return None
-    return (ending.at - state.first_token_at) / (tokens - 1) / 1e6
+    tokens = end.output_tokens
+    return None if tokens is None or tokens < 2 else (end.at - first) / (tokens - 1) / 1e6
 
 
 def _total(values: list[int | None]) -> int | None:

@@ -5,6 +5,7 @@ Invariant: after a question that was cut short the transaction goes on, and the 
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,8 +30,8 @@ def _sqlite(connection: Connection, seconds: float, ask: Callable[[], T]) -> T |
     raw.set_progress_handler(lambda: time.monotonic() > end, _OPERATIONS)
     try:
         return ask()
-    except DBAPIError as error:
-        if str(error.orig) != "interrupted":
+    except (DBAPIError, sqlite3.OperationalError) as error:  # the latter from a cursor of the driver itself
+        if str(getattr(error, "orig", error)) != "interrupted":
             raise
         return None
     finally:
@@ -38,11 +39,13 @@ def _sqlite(connection: Connection, seconds: float, ask: Callable[[], T]) -> T |
 
 
 def _server(connection: Connection, seconds: float, ask: Callable[[], T]) -> T | None:
+    if seconds <= 0:
+        return None
     try:
         with connection.begin_nested():
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
             answer = ask()
-            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            connection.exec_driver_sql("SET LOCAL statement_timeout TO DEFAULT")
             return answer
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != "57014":  # query_canceled

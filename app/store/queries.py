@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
-from app.store import comparison, console, database, keyset, reports, runs
+from app.store import comparison, console, database, keyset, run_summary, runs
 from app.store.detail import detail_json
 from app.store.errors import ConsoleBusy
 from app.store.filters import MAX_PAGE, filters, limit, order
-from app.store.patience import within
-from app.store.reports import Slo
+from app.store.refusal import unread
+from app.store.report_figures import Slo
 from app.store.request_json import request_json
 from app.store.segments import segments_json
 from app.store.step_rows import steps_json
@@ -27,7 +28,7 @@ from app.store.summary import summary_json
 
 _PAGING = ("sort", "limit", "cursor")
 _KEPT = 3
-COUNT_S = 0.1
+COUNT_S = 0.1  # for counting; a page waits for it
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ def requests_json(connection: Connection, params: Mapping[str, str]) -> dict[str
     """GET /api/requests: {items, next_cursor, total, total_exact, asked}. What was not counted in time is at least the page."""
     asked, sort, size = filters(params, also=_PAGING), order(params.get("sort")), limit(params.get("limit"))
     rows, after = keyset.page(connection, asked, sort, size, params.get("cursor") or None)
-    total, exact = within(connection, COUNT_S, lambda: keyset.count(connection, asked)) or (len(rows), False)
+    total, exact = keyset.count_in(connection, asked, COUNT_S, len(rows))
     return {
         "items": [request_json(row) for row in rows],
         "next_cursor": after,
@@ -65,11 +66,34 @@ class Queries:
         self._idle: deque[Connection] = deque()
 
     def ask(self, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """function(connection, *args), rolled back afterwards. A connection on which it failed is not kept."""
+        """function(connection, *args), rolled back afterwards. A connection on which it failed is not kept.
+
+        A server may have been away since the last question: what was kept is thrown away, and it is asked once more. Raises
+        StoreFailed where the database cannot be reached.
+        """
         try:
-            connection = self._idle.pop()
+            connection, kept = self._idle.pop(), True
         except IndexError:
-            connection = self._engine.connect()
+            connection, kept = self._connect(), False
+        try:
+            return self._asked(connection, function, *args, **kwargs)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            self.close()
+            if not kept:
+                raise unread(error) from error
+        return self.ask(function, *args, **kwargs)
+
+    def _connect(self) -> Connection:
+        try:
+            return self._engine.connect()
+        except DBAPIError as error:
+            raise unread(error) from error
+
+    def _asked(
+        self, connection: Connection, function: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         try:
             with connection.begin() as transaction:
                 answer = function(connection, *args, **kwargs)
@@ -128,7 +152,7 @@ class Queries:
 
     def report(self, run_id: str, slo: Slo | None = None) -> dict[str, Any]:
         """GET /api/runs/{id}/report."""
-        return self.ask(reports.build, run_id, slo)
+        return self.ask(run_summary.report, run_id, slo)
 
     def compare(self, run_ids: list[str], slo: Slo | None = None) -> dict[str, Any]:
         """GET /api/compare."""

@@ -5,7 +5,8 @@ One pass over each table; a step's slices stay packed but for the few steps that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +25,12 @@ _SERVER = (
     "sequences", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms", *WAIT_COLUMNS,
 )  # fmt: skip
 _CHUNK = 500
+_TOLD_EACH = 20_000
+Told = Callable[[str, int], object]  # (what is read, rows of it so far)
+
+
+def nobody(_what: str, _rows: int) -> None:
+    """Nobody wants to hear of progress."""
 
 
 class StepRow(NamedTuple):
@@ -62,7 +69,7 @@ class Gathered:
     run: dict[str, Any]
     server: list[dict[str, Any]]
     client: list[dict[str, Any]]
-    gaps: list[float]
+    gaps: array[float]
     steps: list[StepRow]
     relapses: list[tuple[int, int]]
     life: dict[str, Any]
@@ -70,15 +77,15 @@ class Gathered:
     start_wall: int
 
 
-def gather(connection: Connection, run_id: str) -> Gathered:
-    """Raises QueryError("run") when there is no such run."""
+def gather(connection: Connection, run_id: str, told: Told = nobody) -> Gathered:
+    """Raises QueryError("run") when there is no such run. `told` hears of each _TOLD_EACH rows."""
     run = runs.get(connection, run_id)
     start, end = window(connection, run_id)
-    server = _server_rows(connection, run_id)
+    server = _server_rows(connection, run_id, told)
     stepped = _steps(connection, run_id)
     life, settings = _settings(connection, run, {step.boot for step in stepped}, end)
     relapsed = list(relapses_of(connection, [row["id"] for row in server if row["preemptions"]]))
-    return Gathered(run, server, *_client_rows(connection, run_id), stepped, relapsed, life, settings, start)
+    return Gathered(run, server, *_client_rows(connection, run_id, told), stepped, relapsed, life, settings, start)
 
 
 def prefilled(connection: Connection, boot: int, seq: int) -> list[tuple[str | None, int]]:
@@ -94,25 +101,32 @@ def prefilled(connection: Connection, boot: int, seq: int) -> list[tuple[str | N
     return sorted(found, key=lambda pair: (-pair[1], pair[0] or ""))
 
 
-def _server_rows(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def _server_rows(connection: Connection, run_id: str, told: Told) -> list[dict[str, Any]]:
     table = requests.c
     question = select(*[table[name] for name in _SERVER]).where(table.run == run_id).order_by(table.received_wall, table.id)
-    return list(_dicts(connection, question, _SERVER))
+    return list(_heard(told, "requests", _dicts(connection, question, _SERVER)))
 
 
-def _client_rows(connection: Connection, run_id: str) -> tuple[list[dict[str, Any]], list[float]]:
+def _client_rows(connection: Connection, run_id: str, told: Told) -> tuple[list[dict[str, Any]], array[float]]:
     """(rows, gaps of ok ones). Gaps stay packed in the rows: as objects they would cost the collector more than all else."""
     table = client_requests.c
     question = select(client_requests).where(table.run == run_id).order_by(table.n, table.client_request_id)
-    rows = list(_dicts(connection, question, tuple(table.keys())))
-    gaps: list[float] = []
-    for row in rows:
+    rows, gaps = list[dict[str, Any]](), array("d")
+    for row in _heard(told, "client_requests", _dicts(connection, question, tuple(table.keys()))):
         mine = unpack_gaps(row["gaps"])
         row |= client_figures(row)
         row["longest_gap_ms"] = max(mine, default=0.0)
         if row["status"] == "ok":
-            gaps += mine
+            gaps.extend(mine)
+        rows.append(row)
     return rows, gaps
+
+
+def _heard(told: Told, what: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for n, row in enumerate(rows):
+        if n % _TOLD_EACH == 0:
+            told(what, n)
+        yield row
 
 
 def _dicts(connection: Connection, question: Select[Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,9 @@ from sqlalchemy import Column, Connection, delete, func, insert, select, update
 
 from app.store.errors import QueryError, StoreError
 from app.store.instants import iso
-from app.store.models import boots, client_requests, request_events, requests, runs, steps
+from app.store.models import boots, client_requests, request_events, requests, run_summaries, runs, settings_changes, steps
+from app.store.own_lives import own_lives
+from app.store.purged import absent
 
 LAWFUL: dict[str, tuple[str, ...]] = {
     "pending": ("running", "draining", "finished", "failed", "stopped"),  # a short one may end before it was seen to run
@@ -82,6 +84,7 @@ def remove(connection: Connection, run_id: str) -> Generator[None, None, int]:
         if time.monotonic() > ends_at:
             yield
             ends_at = time.monotonic() + _TURN_S
+    connection.execute(delete(run_summaries).where(run_summaries.c.run == run_id))
     connection.execute(delete(runs).where(runs.c.id == run_id))
     return deleted
 
@@ -97,19 +100,18 @@ def _pieces(connection: Connection, run_id: str) -> Iterator[int]:
     while ids := list(connection.execute(named).scalars()):
         connection.execute(delete(client_requests).where(lines.run == run_id, lines.client_request_id.in_(ids)))
         yield 0
-    yield from _life_pieces(connection, (_row(connection, run_id)["versions"] or {}).get("simulation"))
+    for boot in own_lives(_row(connection, run_id)["versions"]) or ():
+        yield from _life_pieces(connection, boot)
 
 
-def _life_pieces(connection: Connection, simulation: Mapping[str, Any] | None) -> Iterator[int]:
-    """The steps of a simulated run are nobody else's; those of a life that was lived may be."""
-    if simulation is None:
-        return
-    boot = simulation["boot"]
+def _life_pieces(connection: Connection, boot: int) -> Iterator[int]:
+    """The steps of a simulated or imported run are nobody else's; those of a life that was lived here may be."""
     some = select(steps.c.seq).where(steps.c.boot == boot).limit(_PIECE)
     while seqs := list(connection.execute(some).scalars()):
         connection.execute(delete(steps).where(steps.c.boot == boot, steps.c.seq.in_(seqs)))
         yield 0
-    connection.execute(delete(boots).where(boots.c.boot == boot))
+    for table in (settings_changes, boots):
+        connection.execute(delete(table).where(table.c.boot == boot))
 
 
 def get(connection: Connection, run_id: str) -> dict[str, Any]:
@@ -165,8 +167,14 @@ def as_json(row: dict[str, Any]) -> dict[str, Any]:
     return shown | instants
 
 
+def rate_words(run: Mapping[str, Any]) -> str:
+    """How the load of a run was changed by hand while it went on: "rate × 2 at 31.4 s", "" where it was not."""
+    changes = (run.get("progress") or {}).get("rate_changes") or ()
+    return ", ".join(f"rate × {change['factor']:g} at {change['at_s']:.1f} s" for change in changes)
+
+
 def _row(connection: Connection, run_id: str) -> dict[str, Any]:
     row = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
     if row is None:
-        raise QueryError(f"no run {run_id!r}", "run")
+        raise QueryError(absent(connection, "run", run_id), "run")
     return dict(row)

@@ -11,7 +11,7 @@ written to another file than the one that was opened at the start.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import GeneratorType
@@ -21,18 +21,18 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from app.store import ledger
-from app.store.accepted import AcceptedRow, Amend, WebEnd
+from app.store.accepted import AcceptedRow
+from app.store.batch import Batch
 from app.store.errors import StoreError, StoreFailed, StoreFull, StoreLocked, StoreLost
-from app.store.fold import Batch, Fold
+from app.store.fold import Fold, Item
 from app.store.place import Place
 from app.store.refusal import first_line, refused
-from scheduler.core.events import Event, StepCompleted
 
 Done = Callable[[Exception | None], object]
 JobDone = Callable[[Any, Exception | None], object]
 Work = Callable[[Connection], Any]
 Answer = Callable[[], object]
-Item = Event | WebEnd | Amend
+Message = tuple[Sequence[Item], int]  # what was handed over at once, host_late_ns of the step in it
 HOPELESS = (StoreLocked, StoreFull, StoreLost)  # the outcome is known, nothing was written, and a second try is no better
 
 
@@ -51,6 +51,7 @@ class Scribe:
     def __init__(self, engine: Engine, place: Place | None = None) -> None:
         self.fold = Fold(0, 0, 0, 0)
         self.pending = Batch()
+        self.behind = 0  # rows that are pending: asked for each request, and not to be counted each time
         self.commits = 0
         self.errors = 0
         self.lost = 0
@@ -82,13 +83,14 @@ class Scribe:
         self.fold = Fold(boot, wall, mono, pid)
         return boot
 
-    def write(self, accepts: list[tuple[AcceptedRow, Done]], items: list[tuple[Item, int]]) -> list[Answer]:
+    def write(self, accepts: list[tuple[AcceptedRow, Done]], messages: list[Message]) -> list[Answer]:
         """Fold and commit; returns the answers to the accepts, ready to call."""
         for row, _ in accepts:
             self.fold.accepted(row)
-        for item, host_late_ns in items:
-            self._fold(item, host_late_ns)
-        batch = self._merge()
+        for items, host_late_ns in messages:
+            self.fold.fold(items, host_late_ns, self._unfoldable)
+        batch, self.pending, self.behind = self.pending, Batch(), 0
+        batch.extend(self.fold.take())
         if not accepts and not len(batch) and not self._doubtful:
             return []
         try:
@@ -168,16 +170,14 @@ class Scribe:
 
     def _keep(self, batch: Batch, why: StoreFailed) -> None:
         if len(batch):
-            self.pending, self._refused = batch, why
+            self.pending, self.behind, self._refused = batch, len(batch), why
 
     def _forget(self, ids: set[str], batch: Batch) -> None:
         """These were never accepted: nothing is kept of them."""
         for request_id in ids:
             self.fold.forget(request_id)
-            batch.updates.pop(request_id, None)
         if ids:
-            batch.events = [row for row in batch.events if row[0] not in ids]
-            batch.terminals = [row for row in batch.terminals if row[0] not in ids]
+            batch.forget(ids)
 
     def _accept_again(self, row: AcceptedRow) -> StoreFailed | None:
         try:
@@ -218,15 +218,10 @@ class Scribe:
         if self._place is not None:
             self._place.note()
 
-    def _fold(self, item: Item, host_late_ns: int) -> None:
-        try:
-            if isinstance(item, StepCompleted):
-                self.fold.step(item, host_late_ns)
-            else:
-                self.fold.fold(item)
-        except Exception as error:  # one bad event must not stop the records; counted, and readable as last_error
-            self._note(error)
-            self.lost += 1
+    def _unfoldable(self, error: Exception) -> None:
+        """One bad event must not stop the records: counted, and readable as last_error."""
+        self._note(error)
+        self.lost += 1
 
     def _slice(self, connection: Connection, job: Job) -> tuple[bool, object]:
         if job.rest is None:
@@ -239,16 +234,6 @@ class Scribe:
         except StopIteration as end:  # caught here, so that what it wrote last is committed
             return True, end.value
         return False, None
-
-    def _merge(self) -> Batch:
-        """What is pending and what was folded since, in order."""
-        batch, newer = self.pending, self.fold.take()
-        self.pending = Batch()
-        for name in ("events", "terminals", "steps", "settings", "boots"):
-            getattr(batch, name).extend(getattr(newer, name))
-        for key, columns in newer.updates.items():
-            batch.updates.setdefault(key, {}).update(columns)
-        return batch
 
     def _open(self) -> Connection:
         if self._connection is None:

@@ -14,12 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from app.store import client_rows, database, migrate, reports, runs
+from app.store import client_rows, database, migrate, run_summary, runs
 from app.store.accepted import AcceptedRow
 from app.store.errors import StoreFailed
 from app.store.filters import SIMULATED
+from app.store.fold import Item
 from app.store.runs import NewRun
-from app.store.scribe import Item, Job, Scribe
+from app.store.scribe import Job, Scribe
 from scheduler.core.events import Event, RequestFinished, RequestQueued, StepCompleted
 from scheduler.core.request import FinishReason
 from scheduler.metrics import FINISHED_WELL
@@ -47,7 +48,7 @@ class Recording:
         self._numbers: dict[int, str] = {}
         self._tokens: dict[str, array[int]] = {}
         self._accepts: list[AcceptedRow] = []
-        self._items: list[tuple[Item, int]] = []
+        self._items: list[Item] = []
         self._lines: list[dict[str, Any]] = []
         self.counts = dict.fromkeys(("sent", "ok", "failed", "refused", "cancelled", "incomplete"), 0)
         self._job(lambda connection: runs.create(connection, run))
@@ -69,7 +70,7 @@ class Recording:
                 if not event.number:
                     self._arrived(event.id)
                 ended.append(event)
-            self._items.append((event, 0))
+        self._items += events
         for event in ended:
             self._ended(event)
         if len(self._items) >= ITEMS_A_COMMIT:
@@ -81,10 +82,10 @@ class Recording:
         assert not self._here, f"{len(self._here)} requests have not ended"
         columns = {"status": status, "ended_wall": ended_wall, "progress": dict(progress) | self.counts}
         self._job(lambda connection: runs.change(connection, self._run.id, **columns))
-        report: dict[str, Any] = self._job(lambda connection: reports.build(connection, self._run.id))
-        kept = {"report": report, "verdict": report["verdict"], "verdict_reason": report["verdict_reason"]}
-        self._job(lambda connection: runs.change(connection, self._run.id, **kept))
+        kept = self._job(lambda connection: run_summary.compute(connection, self._run.id))
+        self._job(lambda connection: run_summary.keep(connection, self._run.id, kept))
         self._scribe.hang_up()
+        report: dict[str, Any] = kept.report
         return report
 
     # ---- one request
@@ -141,7 +142,7 @@ class Recording:
     # ---- the file
 
     def _write(self) -> None:
-        answers = self._scribe.write([(row, _refused) for row in self._accepts], self._items)
+        answers = self._scribe.write([(row, _refused) for row in self._accepts], [(self._items, 0)])
         for answer in answers:
             answer()
         trouble = self._scribe.trouble

@@ -24,7 +24,8 @@ _TOLD = ("slot", "cached_tokens", "resumed", "overtaken", "computed_tokens_lost"
 
 def step_json(connection: Connection, boot: int, seq: int) -> dict[str, Any] | None:
     """GET /api/steps/{boot}/{seq}; None when there is no such step. Of each list at most 64, with their number."""
-    row = connection.execute(select(steps).where(_at(boot, seq))).mappings().first()
+    known = abs(boot) < 1 << 31 and seq < 1 << 63  # wider numbers are in no row, and not every database takes them
+    row = connection.execute(select(steps).where(_at(boot, seq))).mappings().first() if known else None
     if row is None:
         return None
     before = _newest(connection, steps.c.boot == boot, steps.c.seq < seq)

@@ -15,6 +15,8 @@ from app.store.errors import QueryError
 from app.store.filters import limit
 from app.store.instants import wall_ns
 from app.store.models import boots, runs, steps
+from app.store.own_lives import own_lives
+from app.store.purged import absent
 from scheduler.metrics import WAIT_REASONS
 
 MAX_STEPS = 10_000
@@ -40,23 +42,24 @@ def window(connection: Connection, run_id: str) -> tuple[int, int | None]:
 
 
 def of_run(connection: Connection, run_id: str) -> ColumnElement[bool]:
-    """The steps of a run: those of its window; of a simulated one, whose clock is its own, those of its life."""
-    simulation = (run_row(connection, run_id)["versions"] or {}).get("simulation")
-    return in_window(*window(connection, run_id)) if simulation is None else steps.c.boot == simulation["boot"]
+    """The steps of a run: those of its window; of one that has lives to itself (simulated, imported), those of its lives."""
+    lives = own_lives(run_row(connection, run_id)["versions"])
+    return in_window(*window(connection, run_id)) if lives is None else steps.c.boot.in_(lives)
 
 
 def run_row(connection: Connection, run_id: str) -> RowMapping:
     """The run that is asked about; raises QueryError("run") when there is none."""
     row = connection.execute(select(runs).where(runs.c.id == run_id)).mappings().first()
     if row is None:
-        raise QueryError(f"no run {run_id!r}", "run")
+        raise QueryError(absent(connection, "run", run_id), "run")
     return row
 
 
 def in_window(start: int, end: int | None) -> ColumnElement[bool]:
-    """Steps that ended within a window."""
+    """Steps that ended here within a window. The sum keeps SQLite from taking the lives' index for it."""
     table = steps.c
-    return table.ended_wall >= start if end is None else and_(table.ended_wall >= start, table.ended_wall <= end)
+    here = and_(table.boot + 0 >= 0, table.ended_wall >= start)
+    return here if end is None else and_(here, table.ended_wall <= end)
 
 
 def boots_json(connection: Connection, numbers: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -100,7 +103,7 @@ def _conditions(connection: Connection, params: Mapping[str, str]) -> list[Colum
         found.append(table.ended_wall < wall_ns(params["until"], "until"))
     seqs = [name for name in ("from_seq", "to_seq") if params.get(name)]
     if params.get("boot"):
-        found.append(table.boot == limit(params["boot"], 1 << 31, param="boot"))
+        found.append(table.boot == limit(params["boot"], (1 << 31) - 1, param="boot"))
     elif seqs or not found:  # a seq means nothing without its life: the newest one
         found.append(table.boot == select(func.max(table.boot)).where(table.boot >= 0).scalar_subquery())
     for name in seqs:

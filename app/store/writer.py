@@ -178,7 +178,7 @@ class Writer:
     @property
     def full(self) -> bool:
         """True when more waits to be written than should."""
-        return self._behind > MAX_BACKLOG
+        return self._backlog.rows + self._scribe.behind > MAX_BACKLOG
 
     @property
     def overflowing(self) -> bool:
@@ -192,16 +192,16 @@ class Writer:
 
     @property
     def _behind(self) -> int:
-        return self._backlog.rows + len(self._scribe.pending)
+        return self._backlog.rows + self._scribe.behind
 
     def stats(self) -> WriterStats:
         """The counters now."""
         scribe, backlog = self._scribe, self._backlog
         return WriterStats(
             accepts=len(backlog.accepts),
-            events=len(backlog.events),
+            events=backlog.events,
             jobs=len(backlog.jobs),
-            pending=len(scribe.pending),
+            pending=scribe.behind,
             open_requests=scribe.fold.open,
             commits=scribe.commits,
             errors=scribe.errors,
@@ -218,7 +218,7 @@ class Writer:
             while not (self._closing and self._backlog.empty):
                 self._wait()
                 self._cycle()
-                if self._closing and len(self._scribe.pending):
+                if self._closing and self._scribe.behind:
                     break  # it was refused twice in this cycle, and nobody will bring better luck
         finally:
             self._closing = True
@@ -237,7 +237,7 @@ class Writer:
             self._rest()
             return
         idle = not (self._closing or backlog.jobs or backlog.more)
-        if idle and backlog.wait(LOOK_S) and backlog.events and not backlog.accepts:
+        if idle and backlog.wait(LOOK_S) and backlog.messages and not backlog.accepts:
             backlog.wait(LINGER_S)  # cut short by an accept or a job, not by more events
 
     def _rest(self) -> None:
@@ -250,7 +250,7 @@ class Writer:
         self._look()
         taken = self._backlog.take()
         began = self._mono()
-        answers = self._scribe.write(taken.accepts, taken.items)
+        answers = self._scribe.write(taken.accepts, taken.messages)
         if self._mono() - began > PATIENCE_S * 1e9:
             answers += self._scribe.refuse(self._backlog.accepts)
         for answer in (*answers, *taken.marks):

@@ -1,5 +1,6 @@
 """Generator: the load generator's child process: started, followed, ended. Knows its flags and its lines, no run's life.
 
+It takes orders on its stdin, and says in its lines what became of them.
 Invariant: the child lives in a process group of its own, sees no more of our environment than it needs, and no word of a
 person reaches a shell: arguments are a list, values travel as `--flag=value`.
 """
@@ -21,6 +22,8 @@ from typing import Any
 log = logging.getLogger("batchscope")
 
 ROOT = Path(__file__).resolve().parents[2]
+ERRORS = "stderr.log"
+LOG_LINES, LOG_BYTES = 200, 65_536
 STOP_S = 12.0  # its own drain takes up to 5 s
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV")
 
@@ -44,14 +47,14 @@ class Generator:
 
     def __init__(self, order: Order) -> None:
         self.requests = order.out / "requests.jsonl"
-        self._errors = order.out / "stderr.log"
+        self._errors = order.out / ERRORS
         order.out.mkdir(parents=True, exist_ok=True)
         with self._errors.open("wb") as errors:
             self._child = subprocess.Popen(
                 command(order),
                 cwd=ROOT,
                 env=environment(order.key),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
@@ -66,17 +69,30 @@ class Generator:
                 if said.get("type") == "progress":
                     yield said
 
+    def order(self, **order: Any) -> None:
+        """Say it to the child, which may have ended."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self._child.stdin.write(json.dumps(order).encode() + b"\n")
+            self._child.stdin.flush()
+
     def code(self) -> int:
         """Its exit code; waits for it."""
-        return self._child.wait()
+        code = self._child.wait()
+        if self._child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._child.stdin.close()
+        return code
 
     def last_words(self, characters: int = 400) -> str:
         """The end of what it wrote to stderr."""
-        lines = self._errors.read_text("utf-8", "replace").strip().splitlines()
+        lines = log_lines(self._errors)
         return " | ".join(lines[-3:])[-characters:] if lines else "it said nothing"
 
-    def end(self) -> None:
-        """SIGTERM, and after a while SIGKILL to the whole group."""
+    def end(self, now: bool = False) -> None:
+        """SIGTERM, and after a while SIGKILL to the whole group. `now`: what is in flight is not waited for."""
+        if now:
+            self.order(stop="now")
         with contextlib.suppress(ProcessLookupError):
             self._child.send_signal(signal.SIGTERM)
         try:
@@ -87,10 +103,21 @@ class Generator:
             self._child.wait()
 
 
+def log_lines(path: Path, most: int = LOG_LINES) -> list[str]:
+    """The last lines of a file that a generator wrote its errors to; none where there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except FileNotFoundError:
+        return []
+    return lines[-most:]
+
+
 def command(order: Order) -> list[str]:
     """The child's argument list."""
     words = [sys.executable, "-m", "loadgen", f"--scenario={order.scenario}", f"--url={order.url}", f"--run={order.run}"]
-    words += [f"--seed={order.seed}", f"--out={order.out.resolve()}", f"--processes={order.processes}"]
+    words += [f"--seed={order.seed}", f"--out={order.out.resolve()}", f"--processes={order.processes}", "--orders"]
     return words + [f"--set={name}={_text(value)}" for name, value in order.set.items()]
 
 

@@ -1,7 +1,8 @@
 """LoadRuns: the one load run that may be active, from its request to its report. Starts the generator, never imports it.
 
 pending → running → draining → finished | failed | stopped. The generator is a child in a process group of its own; its
-file of requests is the truth, and what it could not post is imported from there at the end.
+file of requests is the truth, and what it could not post is imported from there at the end. A change of its rate is asked
+for here and stands in its row (`progress`) once the generator has said that it was made.
 Invariants: at most one run is active; the scheduler settings that a run changed are put back when it ends, however it ends.
 """
 
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 from app.request_id import new_request_id
 from app.supervisor import scenarios
-from app.supervisor.generator import STOP_S, Generator, Order
+from app.supervisor.generator import ERRORS, STOP_S, Generator, Order, log_lines
 from app.supervisor.loan import Engine, Loan
 from scheduler.errors import BatchscopeError, SettingsError
 
@@ -28,8 +29,15 @@ FULL_CORE, FULL_SHARE = 0.9, 0.1  # of one core; of the run's seconds
 FIGURES = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 
 
+PACE = ("rate", "rate_factor", "rate_changes", "users")  # what the generator says of the load that it makes
+
+
 class RunActive(BatchscopeError):
     """Another run is under way."""
+
+
+class NoRate(BatchscopeError):
+    """Nobody can change the rate of this run."""
 
 
 class Ledger(Protocol):
@@ -38,7 +46,7 @@ class Ledger(Protocol):
     def create(self, run: Mapping[str, Any]) -> dict[str, Any]: ...
     def change(self, run_id: str, columns: Mapping[str, Any]) -> dict[str, Any]: ...
     def import_file(self, run_id: str, path: Path) -> int: ...
-    def report(self, run_id: str) -> dict[str, Any]: ...
+    def report(self, run_id: str) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +145,33 @@ class LoadRuns:
             raise
         return row
 
-    def stop(self, run_id: str) -> bool:
-        """Ask the active run to end; False when this run is not active."""
+    def change_rate(self, run_id: str, factor: float) -> None:
+        """Ask for so many times the load that the scenario says, from now on. Raises NoRate where nobody could follow."""
+        life = self._life
+        if life is None or life.id != run_id or life.status == "draining":
+            raise NoRate(f"run {run_id} sends nothing any more", "run")
+        if life.child is None:
+            raise NoRate(f"run {run_id} has a load generator of its own: change its rate there", "run")
+        life.child.order(rate_factor=factor)
+
+    def log(self, run_id: str) -> list[str]:
+        """The last lines that the run's generator wrote to stderr; none of a run that was not ours."""
+        return log_lines(self._around.directory / run_id / ERRORS)
+
+    def stop(self, run_id: str, now: bool = False) -> bool:
+        """Ask the active run to end; False when this run is not active. `now`: what is in flight is not waited for."""
         life = self._life
         if life is None or life.id != run_id:
             return False
-        life.stop_asked = True
-        if life.child is None:
+        again, life.stop_asked = life.stop_asked, True
+        if again and life.child is not None:
+            if now:
+                life.child.order(stop="now")
+        elif life.child is None:
             self._finish(life, "finished" if life.asked.external else "stopped", None)
         else:
             self._move(life, "draining")
-            threading.Thread(target=life.child.end, name="load-stop", daemon=True).start()
+            threading.Thread(target=life.child.end, args=(now,), name="load-stop", daemon=True).start()
         return True
 
     def shutdown(self) -> None:
@@ -197,6 +221,7 @@ class LoadRuns:
         self._finish(life, status, error, child.requests)
 
     def _progress(self, life: Life, said: dict[str, Any]) -> None:
+        changed = said.get("rate_changes") != life.figures.get("rate_changes", [])
         life.figures = said
         life.told += 1
         life.full += said.get("cpu", 0.0) > FULL_CORE
@@ -206,6 +231,8 @@ class LoadRuns:
         elif life.status == "running" and over:
             self._move(life, "draining")
         else:
+            if changed:
+                self._ledger.change(life.id, {"progress": said})
             self._tell(life)
 
     def _finish(self, life: Life, status: str, error: str | None, file: Path | None = None) -> None:
@@ -223,8 +250,8 @@ class LoadRuns:
                 self._ledger.import_file(life.id, file)
             self._ledger.change(life.id, columns)
             report = self._ledger.report(life.id)
-            life.verdict = report.get("verdict")
-            if life.child is None:  # nobody told us its progress; the records have counted it
+            life.verdict = None if report is None else report.get("verdict")
+            if life.child is None and report is not None:  # nobody told us its progress; the records have counted it
                 life.figures = {name: report["reconciliation"][name] for name in FIGURES if name in report["reconciliation"]}
                 self._ledger.change(life.id, {"progress": life.figures})
         except Exception:  # noqa: BLE001 - the run is over in any case; the log has why its report is missing
@@ -265,7 +292,7 @@ class LoadRuns:
         }
 
     def _tell(self, life: Life) -> None:
-        figures = {name: life.figures.get(name) for name in FIGURES}
+        figures = {name: life.figures.get(name) for name in (*FIGURES, *PACE)}
         elapsed = self._clock() - life.started_at
         shown = {
             "id": life.id,

@@ -1,11 +1,15 @@
-"""The library of load scenarios, read as data: what a page may offer and a run may be asked for. Imports no load generator.
+"""The library of load scenarios, read as data: what a page may offer and a run may be asked for. Imports no load generator:
+what only that one knows (is this a load shape? what would be offered?) it is asked, as a child that prints and ends.
 
 Invariant: only names listed in the folder are ever opened; parameters are checked by the types and ranges of their file.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +18,9 @@ from typing import Any
 from scheduler.errors import SettingsError
 
 FOLDER = Path(__file__).resolve().parents[2] / "loadgen" / "scenarios"
-_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,), "shape": (str,)}
+LONGEST = 4096  # characters of a value
+MODULE = [sys.executable, "-m", "loadgen"]
 
 
 def names(folder: Path = FOLDER) -> list[str]:
@@ -39,6 +45,9 @@ def describe(name: str, overrides: Mapping[str, Any] | None = None, folder: Path
                 f"{name} has no parameter {key[:64]!r}; it has: {', '.join(params) or 'none'}", f"set.{key[:64]}"
             )
         values[key] = _checked(f"set.{key}", value, params[key])
+    drawn = {key: value for key, value in (overrides or {}).items() if params[key]["type"] == "shape"}
+    if drawn:
+        _ask(name, drawn, "--check", "set.")
     streams = data.get("streams", [])
     return {
         "name": name,
@@ -52,6 +61,38 @@ def describe(name: str, overrides: Mapping[str, Any] | None = None, folder: Path
         "scheduler": {key: _settled(value, values) for key, value in data.get("scheduler", {}).items()},
         "processes": sorted({str(stream.get("arrivals", {}).get("process", "")) for stream in streams} - {""}),
     }
+
+
+def offered(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """What it would offer with these parameters, as text: expected arrivals a second over time, by stream (loadgen/offered.py).
+
+    Raises SettingsError naming the parameter at fault.
+    """
+    if name not in names():
+        raise SettingsError(f"there is no scenario {name[:64]!r}; known: {', '.join(names())}", "scenario")
+    return _ask(name, given, "--offered")
+
+
+def _ask(name: str, given: Mapping[str, Any], what: str, prefix: str = "") -> dict[str, Any]:
+    """What the load generator prints of a scenario; `prefix`: of parameters' names, where one is refused."""
+    for key, value in given.items():
+        if len(str(value)) > LONGEST or "\0" in f"{key}{value}":
+            raise SettingsError(f"{prefix}{key[:64]} must be text of at most {LONGEST} characters", f"{prefix}{key[:64]}")
+    words = [*MODULE, f"--scenario={name}", what, *(f"--set={key}={value}" for key, value in given.items())]
+    made = subprocess.run(words, capture_output=True, cwd=FOLDER.parents[1], check=False)
+    if made.returncode != 0:
+        said = _error(made.stderr)
+        raise SettingsError(str(said.get("message", "the load generator refuses it")), f"{prefix}{said.get('param', name)}")
+    found: dict[str, Any] = json.loads(made.stdout)
+    return found
+
+
+def _error(stderr: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(stderr)["error"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return found
 
 
 def _settled(value: Any, values: Mapping[str, Any]) -> Any:

@@ -89,6 +89,7 @@ def test_itl_percentiles_are_those_of_every_gap_between_tokens() -> None:
     assert gauges["itl_n"] == len(gaps)
     assert gauges["itl_p50_ms"] == pytest.approx(_quantile(gaps, 0.5))
     assert gauges["itl_p95_ms"] == pytest.approx(_quantile(gaps, 0.95))
+    assert gauges["itl_p99_ms"] == pytest.approx(_quantile(gaps, 0.99))
 
 
 def _quantile(values: list[float], share: float) -> float:
@@ -102,9 +103,9 @@ def test_latencies_older_than_30_s_do_not_count() -> None:
     samples = live_figures.Samples()
     samples.add(0, 5 * MS)
     samples.add(20_000 * MS, 9 * MS, 3)
-    assert samples.figures(20_000 * MS) == (9.0, 9.0, 4)
-    assert samples.figures(30_000 * MS) == (9.0, 9.0, 3)
-    assert samples.figures(60_000 * MS) == (None, None, 0)
+    assert samples.figures(20_000 * MS) == (9.0, 9.0, 9.0, 4)
+    assert samples.figures(30_000 * MS) == (9.0, 9.0, 9.0, 3)
+    assert samples.figures(60_000 * MS) == (None, None, None, 0)
 
 
 def test_output_rate_is_tokens_over_the_last_two_seconds_of_steps() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from pathlib import Path
@@ -15,7 +16,7 @@ from app.pages import NAV, no_such_page, pages
 ROOT = Path(__file__).parents[2]
 TEMPLATES = sorted((ROOT / "templates").glob("*.html"))
 SCRIPTS = sorted(path for path in (ROOT / "static" / "js").rglob("*.js"))
-PATHS = ["/", "/load", "/runs", "/runs/run_1", "/compare", "/requests", "/requests/req_1", "/sql", "/policy"]
+PATHS = ["/", "/load", "/runs", "/runs/run_1", "/compare", "/requests", "/requests/req_1", "/sql", "/policy", "/lesson"]
 
 
 @pytest.fixture
@@ -111,3 +112,16 @@ def test_vendored_files_are_listed_with_their_true_hashes() -> None:
     assert set(listed) == {path.name for path in folder.glob("*.js")}
     for name, digest in listed.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+
+
+def test_the_lesson_says_its_language(client: FlaskClient) -> None:
+    assert '<html lang="en">' in client.get("/lesson").text and '<html lang="en">' in client.get("/policy").text
+    assert '<html lang="zh-CN">' in client.get("/lesson?lang=zh").text
+
+
+def test_a_recording_is_sent_packed_and_one_that_is_not_there_is_no_file_either(client: FlaskClient) -> None:
+    response = client.get("/recorded/tutorial.json")
+    assert (response.status_code, response.mimetype, response.headers["Content-Encoding"]) == (200, "application/json", "gzip")
+    assert gzip.decompress(response.data).startswith(b'{"format":1,"scenario":"tutorial"')
+    for name in ("nobody", "..%2flesson", "tutorial.json.gz"):
+        assert client.get(f"/recorded/{name}.json", headers={"Accept": "*/*"}).json["error"]["code"] == "unknown_url"

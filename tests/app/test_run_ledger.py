@@ -12,6 +12,7 @@ import pytest
 from app.run_ledger import RunLedger
 from app.store import client_rows, database, migrate
 from app.store.queries import Queries
+from app.summaries import Summaries
 
 
 @pytest.fixture
@@ -25,7 +26,11 @@ def ledger(tmp_path: Path) -> Iterator[RunLedger]:
             return work(connection)
 
     queries = Queries(url)
-    made = RunLedger(job, queries, lambda call, *args: call(*args))
+
+    def here(call: Any, *args: Any) -> Any:
+        return call(*args)
+
+    made = RunLedger(job, Summaries(url, queries, here, job), here)
     made.create({"id": "run_1", "created_wall": 1, "scenario": "steady", "settings": {"max_num_seqs": 4}})
     job(lambda each: client_rows.add(each, "run_1", [client_rows.row("run_1", line(0))]))
     yield made
@@ -56,6 +61,7 @@ def test_the_report_is_kept_with_its_verdict(ledger: RunLedger) -> None:
     for status in ("running", "finished"):
         assert ledger.change("run_1", {"status": status})["status"] == status
     report = ledger.report("run_1")
+    assert report is not None
     kept = ledger.change("run_1", {"error": None})
     assert kept["verdict"] == report["verdict"] == "invalid", "the client saw a request that the server never had"
     assert kept["report"]["reconciliation"] == report["reconciliation"]

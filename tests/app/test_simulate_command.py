@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
+from app.cli import hand_over, main
 from app.cli import simulate as command
 from app.cli.demand import Demand
 from app.cli.simulate import Watch, progress_text
@@ -211,7 +211,7 @@ def test_records_that_cannot_take_it_over_leave_the_file(
     def refuse(*given: object) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr(command, "adopt_here", refuse)
+    monkeypatch.setattr(hand_over, "adopt_here", refuse)
     assert main(["simulate", "--trace", str(trace), "--limit", "5", "--data-dir", str(data)]) == 1
     said = capsys.readouterr().err
     (file,) = data.glob("simulations/*.db")
@@ -225,3 +225,10 @@ def test_nothing_it_started_outlives_it(say: Say) -> None:
     assert threading.active_count() == threads
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_scenario_brings_its_scheduler_settings_and_the_command_line_goes_before_them(say: Say) -> None:
+    settings = say("simulate", "--scenario", "tutorial")["run"]["settings"]
+    assert (settings["policy"], settings["batching"], settings["max_num_seqs"]) == ("priority", "static", 2)
+    settings = say("simulate", "--scenario", "tutorial", "--policy", "sjf", "--set", "max_num_seqs=3")["run"]["settings"]
+    assert (settings["policy"], settings["batching"], settings["max_num_seqs"]) == ("sjf", "static", 3)

@@ -224,3 +224,27 @@ def test_a_wait_can_run_out(pair: tuple[Any, Any]) -> None:
     stream = TokenStream(pair[0])
     assert stream.wait(lambda: False, timeout=0.01) is False and stream.lost is None
     stream.close()
+
+
+def test_tokens_for_a_reader_that_stopped_do_not_wake_its_greenlet_until_there_is_room(pair: tuple[Any, Any]) -> None:
+    ours, theirs = pair
+    stream = TokenStream(ours, chunked=False)
+    served = serve(stream)
+    stream.push(b"x" * (1 << 20))
+    gevent.sleep(0)
+    turns = 0
+    drain = stream._drain
+
+    def counted() -> None:
+        nonlocal turns
+        turns += 1
+        drain()
+
+    stream._drain = counted  # type: ignore[method-assign]
+    for _ in range(50):
+        stream.push(b"y")
+        gevent.sleep(0)
+    assert turns == 0
+    stream.end()
+    assert read(theirs, (1 << 20) + 50).endswith(b"x" + b"y" * 50) and served.get(timeout=PATIENCE) == "done"
+    assert turns > 0

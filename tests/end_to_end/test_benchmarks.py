@@ -35,3 +35,11 @@ def test_recording_writes_each_life_whole() -> None:
     (once,) = run("recording", "--only", "lifecycle", "--requests", "300", "--rounds", "1")["lifecycle"]["rounds"]
     assert once["rows"] > 300 * 5, "a row and four events of each request, and the steps"
     assert once["rows_s"] > 0 and once["sqlite3_rows_s"] > 0
+
+
+def test_stalled_readers_are_measured_beside_the_same_streams_read() -> None:
+    figures = run("serving", "--only", "stalled", "--pairs", "1", "--seconds", "1")["stalled"]
+    (pair,) = figures["pairs"]
+    assert pair["read"]["steps"] > 10 and pair["stalled"]["steps"] > 10
+    assert figures["p99_ratios"] == [round(pair["stalled"]["p99_ms"] / pair["read"]["p99_ms"], 4)]
+    assert figures["memory_growth_mib"] == pair["stalled"]["memory_growth_mib"]

@@ -17,6 +17,7 @@ from app.api import errors
 from app.api.runs import runs
 from app.store.adopt import adopt
 from app.store.queries import Queries
+from app.summaries import Summaries
 
 OTHER = "run_" + "1" * 26
 
@@ -26,6 +27,7 @@ class Reader:
 
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
+        self.summaries = Summaries("", queries, self.run_native, lambda work: None)
 
     def run_native(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)

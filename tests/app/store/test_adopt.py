@@ -52,8 +52,8 @@ def test_each_has_a_life_of_its_own_below_all_that_were_lived(records: Records, 
     assert records.writer.web_boot > 0
 
 
-def test_the_first_life_ever_comes_after_a_simulation(tmp_path: Path) -> None:
-    first = Records(tmp_path / "empty.db")
+def test_the_first_life_ever_comes_after_a_simulation(url: str, tmp_path: Path) -> None:
+    first = Records(url=url)
     first.writer.close()
     Recorded(tmp_path / "a.db").close()
     adopting.adopt_here(first.url, tmp_path / "a.db", RUN)

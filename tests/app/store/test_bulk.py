@@ -57,6 +57,34 @@ def test_an_update_sets_the_named_columns_of_its_row_alone(connection: Connectio
     assert [tuple(row) for row in found] == [("a", "waiting", None), ("b", "running", 9)]
 
 
+def test_many_tuples_are_all_written_in_their_order_and_second_keys_are_counted_across_statements(
+    connection: Connection,
+) -> None:
+    names = ("boot", "seq", "request_id", "sequence_id", "kind", "at", "terminal", "data")
+    rows = [(1, n, "a", "a", "FirstToken", n, 0, None if n % 3 else f'{{"number":{n}}}') for n in range(101)]
+    again = [rows[5], *[(1, n, *rows[0][2:]) for n in range(101, 180)], rows[100]]
+    assert bulk.insert_tuples(connection, request_events, names, rows) == 101
+    assert bulk.insert_tuples(connection, request_events, names, again) == 79
+    assert [row[1] for row in raw(connection)] == list(range(180))
+    assert [row.data for row in connection.execute(select(request_events.c.data).limit(4))] == [
+        {"number": 0},
+        None,
+        None,
+        {"number": 3},
+    ]
+
+
+def test_an_update_by_tuples_sets_absolute_values(connection: Connection) -> None:
+    blank = {"endpoint": "/v1", "tenant": "t", "kind": "k", "priority": 0, "state": "waiting", "received_at": 1}
+    bulk.insert(
+        connection, requests, [blank | {"id": name, "received_wall": 2, "stream": False, "sequences": 1} for name in "abc"]
+    )
+    bulk.update_tuples(connection, requests, ("state", "ttft_ms", "id"), [("running", 1.5, "b"), ("finished", None, "c")])
+    table = requests.c
+    found = connection.execute(select(table.id, table.state, table.ttft_ms).order_by(table.id)).all()
+    assert [tuple(row) for row in found] == [("a", "waiting", None), ("b", "running", 1.5), ("c", "finished", None)]
+
+
 def test_nothing_to_write_is_nothing_written(connection: Connection) -> None:
     assert bulk.insert(connection, request_events, []) == 0
     bulk.update(connection, requests, [])

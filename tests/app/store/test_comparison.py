@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from records import WALL, Records, make_row
+from records import WALL, Records, make_row, only_sqlite
 
 from app.store import client_rows, runs
 from app.store.runs import NewRun
@@ -51,6 +51,7 @@ def test_a_real_difference_lies_outside_of_what_chance_makes(records: Records) -
     assert found["differing"] == [{"name": "policy", "of": "settings", "values": ["fcfs", "vtc"]}] and found["warnings"] == []
 
 
+@only_sqlite
 def test_equal_runs_differ_by_nothing_and_chance_says_so(records: Records) -> None:
     add_run(records, "one")
     add_run(records, "two")
@@ -81,6 +82,7 @@ def test_every_tenant_of_any_run_has_its_row(records: Records) -> None:
     assert rows["a"]["requests"] == [60, 30] and rows["b"]["requests"] == [None, 30]
 
 
+@only_sqlite
 def test_parameters_that_differ_are_named_one_by_one(records: Records) -> None:
     add_run(records, "one", parameters={"users": 32, "rate": 1.0})
     add_run(records, "two", parameters={"users": 0, "rate": 1.0})
@@ -89,6 +91,7 @@ def test_parameters_that_differ_are_named_one_by_one(records: Records) -> None:
     assert found["differing"] == [{"name": "users", "of": "parameters", "values": [32, 0]}]
 
 
+@only_sqlite
 @pytest.mark.parametrize("other", [(), ("two", "three", "four", "five")])
 def test_up_to_five_runs_stand_beside_the_base(records: Records, other: tuple[str, ...]) -> None:
     names = ["one", *(other or ("two",))]

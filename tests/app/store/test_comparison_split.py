@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import WALL, Records, make_bench, make_row, some_requests
+from records import WALL, Records, make_bench, make_row, only_sqlite, some_requests
 from simulated_records import RUN, Recorded
 
 from app.store import client_rows, comparison_split, runs
@@ -104,6 +104,7 @@ def test_a_run_that_changed_says_so_beside_another(records: Records, run: str) -
     assert any("run one changed its settings in mid-run" in each for each in warnings)
 
 
+@only_sqlite
 @pytest.mark.parametrize(
     ("ids", "split", "param"),
     [

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from records import Records, make_bench, some_requests
+from records import Records, make_bench, only_sqlite, some_requests
 
 from app.store import facets, patience, queries
 from app.store.errors import QueryError
@@ -18,9 +17,8 @@ from app.store.facets import facets_json, spread_json
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
-    path: Path = tmp_path_factory.mktemp("facets")
-    made = Records(path / "records.sqlite3")
+def records(module_url: str) -> Iterator[Records]:
+    made = Records(url=module_url)
     made.play(make_bench(2, blocks=8, max_num_seqs=3, max_num_batched_tokens=16), some_requests(20), run="one")
     yield made
     made.close()
@@ -45,7 +43,9 @@ def test_a_facet_has_the_most_frequent_values_and_says_that_there_are_more(recor
     assert found["tenant"]["more"] and found["tenant"]["values"] == [{"value": "a", "count": 10}] and not found["run"]["more"]
 
 
-@pytest.mark.parametrize("params", [{}, {"q": "tenant:a"}, {"measure": "e2e_ms"}, {"measure": "prompt_tokens", "bins": "3"}])
+@pytest.mark.parametrize(
+    "params", [{}, {"q": "tenant:a"}, {"q": "run:one"}, {"measure": "e2e_ms"}, {"measure": "prompt_tokens", "bins": "3"}]
+)
 def test_the_spread_is_numpys_of_the_rows_of_the_list(records: Records, params: dict[str, str]) -> None:
     spread = records.queries.ask(spread_json, params)
     rows = listed(records, **{name: value for name, value in params.items() if name == "q"})
@@ -57,6 +57,16 @@ def test_the_spread_is_numpys_of_the_rows_of_the_list(records: Records, params: 
     inner = [sum(low <= value < high for value in values) for low, high in pairwise(edges)]
     inner[-1] += sum(value == edges[-1] for value in values)
     assert counts == inner and sum(counts) == len(values) and spread["undefined"] == len(rows) - len(values)
+
+
+@only_sqlite
+def test_rows_that_come_too_slowly_are_an_answer_that_was_not_ready(records: Records) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+
+    def ask(connection: Any) -> Any:
+        return patience.within(connection, 0.02, lambda: connection.exec_driver_sql(endless).cursor.fetchall())
+
+    assert records.queries.ask(ask) is None, "the first row is there at once, the last one never"
 
 
 def test_the_spread_of_nothing_and_of_one(records: Records) -> None:

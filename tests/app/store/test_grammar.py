@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from records import Records, make_bench, some_requests
 
 from app.store.as_sql import as_sql_json
+from app.store.database import is_sqlite
 from app.store.errors import QueryError
 from app.store.fields import CHOICES, ENDS, EXACT, RANGES, names
 from app.store.filters import filters
@@ -116,8 +117,8 @@ QUESTIONS: list[dict[str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    records = Records(tmp_path_factory.mktemp("grammar") / "records.sqlite3")
+def played(module_url: str) -> Any:
+    records = Records(url=module_url)
     records.play(make_bench(2, blocks=8, max_num_seqs=3, max_num_batched_tokens=16), some_requests(12), run="one")
     yield records
     records.close()
@@ -128,7 +129,8 @@ def test_as_sql_gives_the_same_ids_in_the_same_order(played: Records, params: di
     statement = played.queries.ask(as_sql_json, params)["sql"]
     wanted = [item["id"] for item in played.queries.requests(params)["items"]]
     assert [row[0] for row in played.sql(statement)] == wanted
-    assert [row[0] for row in played.queries.sql(statement)["rows"]] == wanted, "the console's views are the same"
+    if is_sqlite(played.url):
+        assert [row[0] for row in played.queries.sql(statement)["rows"]] == wanted, "the console's views are the same"
 
 
 @pytest.mark.parametrize(("sign", "holds"), [(">", operator.gt), (">=", operator.ge), ("<", operator.lt), ("<=", operator.le)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from records import Records
+from records import Records, only_sqlite
 from sqlalchemy import delete, insert
 
 from app.store.errors import QueryError
@@ -93,6 +93,7 @@ def test_counting_stops_at_its_bound_and_says_so(records: Records) -> None:
     assert records.queries.ask(count, filters({}), 4) == (4, False)
 
 
+@only_sqlite
 def test_a_page_in_the_middle_is_found_by_its_index(records: Records) -> None:
     plan = records.sql(
         "EXPLAIN QUERY PLAN SELECT * FROM requests WHERE run = 'x' AND ttft_ms IS NOT NULL AND (ttft_ms, id) < (5.0, 'r') "

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import Bench, make_request
 from records import MS, WALL, Records, make_bench, make_row, some_requests
 
-from app.store.errors import QueryError
+from app.store.errors import QueryError, StoreFailed
 from app.store.filters import filters, limit, order
 from app.store.instants import iso, wall_ns
+from app.store.queries import Queries
 from app.store.summary import histogram
 from scheduler.core.events import RequestFinished, StepCompleted
 from scheduler.metrics import percentile
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Records, Bench]]:
+def played(module_url: str) -> Iterator[tuple[Records, Bench]]:
     """Ten requests through a crowded scheduler; one is rejected."""
-    path: Path = tmp_path_factory.mktemp("played")
-    records = Records(path / "records.sqlite3")
+    records = Records(url=module_url)
     bench = make_bench(2, blocks=8, max_num_seqs=3, max_num_batched_tokens=16)
     records.play(bench, [*some_requests(9), make_request("giant", prompt=5000, tenant="a")], run="one")
     yield records, bench
@@ -253,6 +252,11 @@ def test_an_end_that_the_web_authored_comes_last(records: Records) -> None:
     columns = records.queries.segments({})["segments"]
     assert columns["phase"] == ["queued", "prefill", "decode"]
     assert columns["t1"] == [0.0, 10.0, 70.0] and columns["reason"] == [None, None, "error"]
+
+
+def test_a_database_that_cannot_be_reached_is_a_failure_of_the_records() -> None:
+    with pytest.raises(StoreFailed, match="cannot be read"):
+        Queries("sqlite:////nowhere/records.sqlite3").runs()
 
 
 def test_an_empty_database_answers_every_question(records: Records) -> None:

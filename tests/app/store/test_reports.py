@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
-from records import MS, WALL, Records, make_bench, some_requests
+from played_run import add_lines, line, play_run
+from records import MS, WALL, Records
 
-from app.store import client_rows, runs
+from app.store import runs
 from app.store.errors import QueryError
 from app.store.reconcile import mismatch
 from app.store.reports import Slo
@@ -17,32 +17,6 @@ from app.store.verdict import headline, suggestion
 from scheduler.core.events import RequestFinished
 from scheduler.core.request import FinishReason
 from scheduler.metrics import percentile
-
-
-def line(id: str, n: int, **fields: Any) -> dict[str, Any]:
-    """A client's line of a request that went well, sent at n × 10 ms, first token 40 ms later, 3 tokens."""
-    sent = 10.0 * n
-    given = {"sent_ms": sent, "due_ms": sent, "first_ms": sent + 40, "last_ms": sent + 60, "end_ms": sent + 61}
-    given |= {"status": "ok", "http": 200, "prompt_tokens": 5, "output_tokens": 3, "gaps_ms": [8.0, 12.0]}
-    return {"id": id, "n": n, "server_id": f"req_{n}", "attempts": 1} | given | fields
-
-
-def add_lines(records: Records, run: str, lines: list[dict[str, Any]]) -> None:
-    records.job(partial(client_rows.add, run=run, rows=[client_rows.row(run, each) for each in lines]))
-
-
-def play_run(records: Records, run: str = "one", boot: int = 2, prefix: str = "", **fields: Any) -> Any:
-    """Eight requests through two slots, each seen by the client as well; the run is over."""
-    new = NewRun(run, WALL - 1, started_wall=WALL - 1, scenario="steady", seed=1, **fields)
-    records.job(partial(runs.create, run=new))
-    bench = make_bench(boot, max_num_seqs=2)
-    requests = some_requests(8)
-    for request in requests:
-        request.id = prefix + request.id
-    records.play(bench, requests, run=run, settings={"max_num_seqs": 2})
-    add_lines(records, run, [line(f"c-{request.id}", n, tenant=request.tenant) for n, request in enumerate(requests)])
-    records.job(partial(runs.change, run_id=run, status="finished", ended_wall=WALL + 10**12))
-    return bench
 
 
 def test_a_clean_run_is_valid_and_says_what_to_try(records: Records) -> None:
@@ -149,7 +123,7 @@ def test_a_late_generator_or_a_full_core_is_generator_limited(records: Records) 
     late = records.queries.report("one")
     assert late["verdict"] == "generator_limited" and "late at p99" in late["verdict_reason"]
     records.sql("UPDATE client_requests SET due_ms = sent_ms")
-    records.sql("UPDATE runs SET generator_cpu_high = 1")
+    records.sql("UPDATE runs SET generator_cpu_high = TRUE")
     assert records.queries.report("one")["verdict"] == "generator_limited"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +14,9 @@ from scheduler.core.events import RequestFinished, RequestPreempted, RequestSche
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Records, Bench]]:
+def crowded(module_url: str) -> Iterator[tuple[Records, Bench]]:
     """Two tenants on few slots, with so little KV memory that some are preempted."""
-    path: Path = tmp_path_factory.mktemp("steps")
-    records = Records(path / "records.sqlite3")
+    records = Records(url=module_url)
     bench = make_bench(2, blocks=9, max_num_seqs=4, max_num_batched_tokens=16)
     records.play(bench, [make_request(f"r{i}", tenant="ab"[i % 2], prompt=5 + i % 4, max_tokens=9) for i in range(10)])
     yield records, bench

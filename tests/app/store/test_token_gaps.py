@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,9 @@ from scheduler.core.events import RequestFinished, RequestPreempted, StepComplet
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Records, Bench]]:
+def mixed(module_url: str) -> Iterator[tuple[Records, Bench]]:
     """A long answer of tenant a, beside which prompts of tenant b are computed; memory runs out for some."""
-    path: Path = tmp_path_factory.mktemp("gaps")
-    records = Records(path / "records.sqlite3")
+    records = Records(url=module_url)
     bench = make_bench(2, blocks=12, max_num_seqs=4, max_num_batched_tokens=16)
     others = [make_request(f"b{i}", tenant="b", prompt=11 + i, max_tokens=9) for i in range(6)]
     records.play(bench, [make_request("long", tenant="a", prompt=4, max_tokens=20), *others], run="one")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +15,9 @@ from scheduler.core.events import RequestFinished, RequestScheduled
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Records, Bench]]:
+def crowded(module_url: str) -> Iterator[tuple[Records, Bench]]:
     """Two tenants, of which one exceeds its quota, on few slots, a small budget and a small cache."""
-    path: Path = tmp_path_factory.mktemp("waited")
-    records = Records(path / "records.sqlite3")
+    records = Records(url=module_url)
     bench = make_bench(2, blocks=30, max_num_seqs=3, max_num_batched_tokens=12, tenant_max_running=2)
     requests = [make_request(f"r{i}", tenant="aaab"[i % 4], prompt=9 + i % 9, max_tokens=3 + i % 5) for i in range(24)]
     records.play(bench, requests, run="one")
@@ -98,18 +96,14 @@ def test_the_text_says_what_it_waited_for_and_who_held_it(crowded: tuple[Records
     assert held_by(kv) == "14 of 20 blocks: a 12, others 2; needed 9, 6 free, 1 of them kept"
 
 
-def test_one_that_still_waits_shows_an_open_stretch(tmp_path: Path) -> None:
-    records = Records(tmp_path / "records.sqlite3")
-    try:
-        bench = make_bench(2, max_num_seqs=1)
-        records.begin_life(bench)
-        records.accept(make_row("runs"), make_row("waits"))
-        records.write(bench.add(make_request("runs", max_tokens=20), make_request("waits")))
-        before = len(bench.events)
-        bench.step()
-        records.write(bench.events[before:])
-        (only,) = detail(records, "waits")["waited"]
-        assert (only["from_ms"], only["to_ms"], only["reason"]) == (0, None, "slots")
-        assert only["blockers"]["holders"] == [{"tenant": "default", "amount": 1}]
-    finally:
-        records.close()
+def test_one_that_still_waits_shows_an_open_stretch(records: Records) -> None:
+    bench = make_bench(2, max_num_seqs=1)
+    records.begin_life(bench)
+    records.accept(make_row("runs"), make_row("waits"))
+    records.write(bench.add(make_request("runs", max_tokens=20), make_request("waits")))
+    before = len(bench.events)
+    bench.step()
+    records.write(bench.events[before:])
+    (only,) = detail(records, "waits")["waited"]
+    assert (only["from_ms"], only["to_ms"], only["reason"]) == (0, None, "slots")
+    assert only["blockers"]["holders"] == [{"tenant": "default", "amount": 1}]

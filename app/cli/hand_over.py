@@ -1,0 +1,32 @@
+"""A run in a file of its own, given to the records: by the server that holds the data directory, or directly where none does.
+
+Knows no table. Invariant: the file is gone only once the records have it all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.cli.holding import held
+from app.cli.records import database_url
+from app.cli.server import Server, client_key, holding
+from app.cli.terminal import say
+from app.settings import ServerSettings
+from app.store import migrate
+from app.store.adopt import adopt_here, forget
+
+
+def hand_over(settings: ServerSettings, url: str | None, path: Path, run_id: str) -> None:
+    """Into the records. Should that fail, the file stays where it is, and this says so."""
+    try:
+        server = Server(url, client_key()) if url else holding(settings.directory, client_key())
+        if server is not None:
+            server.post("/api/runs/adopt", {"run": run_id})
+            return
+        with held(settings.directory):
+            migrate.upgrade(database_url(settings))
+            adopt_here(database_url(settings), path, run_id)
+        forget(path)
+    except BaseException:
+        say(f"the records could not take the run over; it is whole in {path}")
+        raise
