@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from scheduler.core.decode_group import DecodeGroup
-from scheduler.core.events import Blockers, Holding
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.plan import StepPlan
 from scheduler.core.request import Request, WaitReason
 

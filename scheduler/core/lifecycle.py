@@ -15,7 +15,6 @@ from scheduler.core.blockers import Holdings
 from scheduler.core.blocks import BlockPool, contents
 from scheduler.core.decode_group import DecodeGroup
 from scheduler.core.events import (
-    Blockers,
     Event,
     FirstToken,
     Parts,
@@ -26,6 +25,7 @@ from scheduler.core.events import (
     RequestScheduled,
     RequestUnparked,
 )
+from scheduler.core.holders import Blockers
 from scheduler.core.overtaking import Overtaking
 from scheduler.core.parked import Parked
 from scheduler.core.policies.base import Departure, Policy

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.core.events import Blockers, Event, value
+from scheduler.core.events import Event, value
+from scheduler.core.holders import Blockers
 from scheduler.core.request import Request, WaitReason
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.core.events import Blockers, Holding
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.policies.queues import SortedQueue
 from scheduler.core.request import Request, RequestState, WaitReason
 

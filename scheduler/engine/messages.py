@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from scheduler.core.drain import Pressure as Pressure  # what Events and StepDone carry: part of the wire
-from scheduler.core.events import EVENT_TYPES, Blockers, Event, Holding, Parts
+from scheduler.core.events import EVENT_TYPES, Event, Parts
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.request import FinishReason, SamplingParams, WaitReason
 from scheduler.errors import ProtocolError
 

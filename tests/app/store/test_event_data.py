@@ -13,10 +13,8 @@ from orjson import dumps
 
 from app.store import event_data
 from scheduler.core.events import (
-    Blockers,
     Event,
     FirstToken,
-    Holding,
     Parts,
     RequestFinished,
     RequestParked,
@@ -25,6 +23,7 @@ from scheduler.core.events import (
     RequestScheduled,
     RequestUnparked,
 )
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.request import FinishReason, WaitReason
 from scheduler.metrics import WAIT_REASONS
 

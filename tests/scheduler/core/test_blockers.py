@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 from builders import Bench, make_request, make_scheduler
 
-from scheduler.core.blockers import SHOWN, Shares
-from scheduler.core.events import Blockers, Holding, StepCompleted
+from scheduler.core.blockers import MATERIAL, SHOWN, Shares, _news
+from scheduler.core.events import StepCompleted
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.plan import StepPlan
 from scheduler.core.request import RequestState, WaitReason
 
@@ -135,3 +136,47 @@ def test_shares_sort_anew_what_changed() -> None:
             best = sorted((-amount, name) for name, amount in plain.items() if amount)[:3]
             assert shares.top(3) == [(name, -amount) for amount, name in best]
             shares.check(plain)
+
+
+BEFORE = Blockers(20, (Holding("ann", 10, 4), Holding("bob", 6)), rest=4, needed=5, head=3, free=6, kept=3)
+
+
+def held(*amounts: tuple[str, int, int]) -> Blockers:
+    return BEFORE._replace(holders=tuple(Holding(*amount) for amount in amounts))
+
+
+@pytest.mark.parametrize("field", ["rest", "needed", "free", "kept"])
+@pytest.mark.parametrize("by", [-3, -2, 2, 3])
+def test_an_amount_that_moved_by_more_than_a_tenth_of_the_limit_is_news(field: str, by: int) -> None:
+    assert _news(BEFORE, BEFORE._replace(**{field: getattr(BEFORE, field) + by})) is (abs(by) > 20 / MATERIAL)
+
+
+@pytest.mark.parametrize(
+    ("found", "news"),
+    [
+        (BEFORE, False),
+        (BEFORE._replace(limit=21), True),
+        (BEFORE._replace(head=4), True),
+        (held(("ann", 10, 4)), True),
+        (held(("ann", 10, 4), ("cyd", 6, 0)), True),
+        (held(("bob", 6, 0), ("ann", 10, 4)), False),
+        (held(("ann", 12, 4), ("bob", 4, 0)), False),
+        (held(("ann", 10, 6), ("bob", 6, 2)), False),
+        (held(("ann", 10, 2), ("bob", 6, 0)), False),
+        (held(("ann", 13, 4), ("bob", 6, 0)), True),
+        (held(("ann", 10, 4), ("bob", 3, 0)), True),
+        (held(("ann", 10, 7), ("bob", 6, 0)), True),
+        (held(("ann", 10, 4), ("bob", 6, 3)), True),
+    ],
+)
+def test_a_set_is_news_by_its_limit_its_head_its_tenants_and_what_they_hold(found: Blockers, news: bool) -> None:
+    assert _news(BEFORE, found) is news
+
+
+def test_names_that_hold_nothing_are_forgotten() -> None:
+    shares = Shares()
+    for name in ("ann", "bob"):
+        shares.add(name, 3)
+        shares.top()
+        shares.add(name, -3)
+        assert shares.top() == [] and not shares._amounts and not shares._placed

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from scheduler.core.events import (
     EVENT_TYPES,
-    Blockers,
     EngineStarted,
     FirstToken,
-    Holding,
     Parts,
     RequestFinished,
     RequestParked,
@@ -23,6 +21,7 @@ from scheduler.core.events import (
     SettingsChanged,
     StepCompleted,
 )
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.request import NO_WAITS, FinishReason, SamplingParams, WaitReason
 from scheduler.engine import messages as wire
 from scheduler.errors import ProtocolError
