@@ -101,7 +101,7 @@ class BlockPool:
         """
         if not self.caching:
             return place
-        index, key_of, place_of = self._index, self._key_of, self._place_of
+        index, key_of, place_of, observer, last = self._index, self._key_of, self._place_of, self._observer, self._last_place
         for block, tokens in zip(blocks, contents, strict=True):
             key = (place, tokens)
             keeper = index.setdefault(key, block)  # one look-up: a tuple's hash is made anew for each
@@ -109,10 +109,11 @@ class BlockPool:
                 assert keeper != block or key_of[block] == key, f"block {block} was published before, with other content"
                 place = place_of[keeper]
                 continue
-            place = self._last_place = self._last_place + 1
+            place = last = last + 1
             key_of[block], place_of[block] = key, place
-            if self._observer is not None:
-                self._observer.block_cached(key, place)
+            if observer is not None:
+                observer.block_cached(key, place)
+        self._last_place = last
         return place
 
     def observe(self, observer: Observer | None) -> None:
@@ -173,14 +174,14 @@ class BlockPool:
         self.free += len(blocks) - shared
 
     def _forget(self, blocks: Sequence[int]) -> None:
-        index, key_of = self._index, self._key_of
+        index, key_of, observer = self._index, self._key_of, self._observer
         for block in blocks:
             key = key_of[block]
             assert key is not None, f"cached block {block} has no key"
             del index[key]
             key_of[block] = None
-            if self._observer is not None:
-                self._observer.block_evicted(key, self._place_of[block])
+            if observer is not None:
+                observer.block_evicted(key, self._place_of[block])
 
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Assert the invariant; `tables` are all block tables that hold references."""
