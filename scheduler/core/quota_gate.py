@@ -29,16 +29,16 @@ class QuotaGate:
 
     def open(self, now: int) -> list[Event]:
         """A step begins: those come back for whom there is room now."""
-        life = self._life
         events: list[Event] = []
         self._left = MOVED_PER_STEP
-        while life.quotas.due and self._left and (r := life.quotas.next_back()) is not None:
-            events.append(life.unpark(r, now))
-            self._left -= 1
+        self._bring_back(now, events)
         return events
 
     def head(self, now: int, events: list[Event]) -> Request | None:
-        """Who is next and may run, after others were parked, which `events` is told; None: nobody, or not in this step."""
+        """Who is next and may run, after others were parked, which `events` is told; None: nobody, or not in this step.
+
+        Who is parked gives its claim up, so somebody of its tenant that ranks before it may have room at once.
+        """
         life = self._life
         head = life.policy.head(now)
         while head is not None and not life.quotas.admits(head):
@@ -46,8 +46,15 @@ class QuotaGate:
                 return None
             events.append(self._park(head, now))
             self._left -= 1
+            self._bring_back(now, events)
             head = life.policy.head(now)
         return head
+
+    def _bring_back(self, now: int, events: list[Event]) -> None:
+        life = self._life
+        while life.quotas.due and self._left and (r := life.quotas.next_back()) is not None:
+            events.append(life.unpark(r, now))
+            self._left -= 1
 
     def _park(self, r: Request, now: int) -> RequestParked:
         return self._life.park(r, WaitReason.QUOTA, now, self._life.quotas.blockers(r))

@@ -207,3 +207,20 @@ def test_a_resubmitted_request_obeys_the_quota_of_the_new_life() -> None:
     here.run_to_idle()
     for end in here.of(RequestFinished):
         assert end.parts.waits[WaitReason.ENGINE_DOWN] == 40 * MS
+
+
+def test_who_ranks_before_a_preempted_one_of_its_tenant_comes_back_in_the_very_step_that_parks_that_one() -> None:
+    here = bench("priority", tenant_max_running=1, max_num_seqs=1)
+    here.scheduler.set_policy(make("priority", {"preempt": 1}), here.clock.now)
+    (first,) = of("ann", 1, priority=5, max_tokens=8)
+    here.add(first)
+    here.step()
+    (better,) = of("ann", 1, priority=1)
+    (urgent,), (next_,) = of("bob", 1, priority=0), of("carl", 1, priority=3)
+    here.add(better, urgent, next_)
+    while next_.state is not RequestState.FINISHED:
+        here.step()
+    assert first.state is RequestState.PREEMPTED and better.parked is WaitReason.QUOTA
+    assert [chunk.request for chunk in here.step().chunks] == [better], "nobody runs, and somebody may"
+    here.run_to_idle()
+    assert here.scheduler.idle
