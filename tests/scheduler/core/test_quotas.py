@@ -216,7 +216,7 @@ def test_who_ranks_before_a_preempted_one_of_its_tenant_comes_back_in_the_very_s
     here.add(first)
     here.step()
     (better,) = of("ann", 1, priority=1)
-    (urgent,), (next_,) = of("bob", 1, priority=0), of("carl", 1, priority=3)
+    (urgent,), (next_,) = of("bob", 1, priority=0), of("carl", 1, priority=3, max_tokens=1)  # one step long
     here.add(better, urgent, next_)
     while next_.state is not RequestState.FINISHED:
         here.step()
