@@ -16,10 +16,10 @@
       if (step) frame(() => noted.shown.push([step, performance.timeOrigin + performance.now()]));
     }).observe(document.querySelector("#strip canvas"), { attributeFilter: ["aria-label"] }),
   );
-  // what a visit cost until the first paint and the first figures were there: ms, files, bytes as they came
-  window.visited = async () => {
+  // what a visit cost until the first paint and, of a page that has some, the first figures were there: ms, files, bytes as they came
+  window.visited = async (hasFigures) => {
     const paint = () => performance.getEntriesByName("first-contentful-paint")[0];
-    while (!document.body?.dataset.seq) await new Promise(frame);
+    while (hasFigures && !document.body?.dataset.seq) await new Promise(frame);
     const figures = performance.now();
     while (!paint()) await new Promise(frame);
     const files = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];

@@ -1,5 +1,7 @@
 // HTTP to our own API: JSON in, JSON out, errors as ApiError with the server's own words.
 
+import { gone, goneWords } from "./fields.js";
+
 export class ApiError extends Error {
   constructor(message, status, param, code) {
     super(message);
@@ -33,7 +35,11 @@ async function call(method, path, body) {
     throw new ApiError("the server does not answer", 0, null, null);
   }
   if (!response.ok) throw await failure(response);
-  return response.status === 204 ? null : response.json();
+  if (response.status === 204) return null;
+  const answer = await response.json();
+  const missing = method === "GET" ? gone(path.split("?")[0], answer) : [];
+  if (missing.length) throw new ApiError(`${goneWords(missing)}: ${path.split("?")[0]}`, response.status, null, "field_gone");
+  return answer;
 }
 
 export const get = (path) => call("GET", path);

@@ -1,7 +1,7 @@
 // Who held what, in words: the sets of blockers, merged stretches of a wait, a step's picks. Pure; the reasons' own words are in
 // words.js. `blockers` is the JSON of docs/events.md; a name is shown as it is, as text.
 
-import { int, percent, plural } from "./format.js";
+import { int, percents, plural } from "./format.js";
 
 const NAMES_SHOWN = 5;
 
@@ -18,12 +18,18 @@ function holders({ holders: found, rest }) {
 const held = (blockers) => blockers.holders.reduce((sum, { amount }) => sum + amount, blockers.rest || 0);
 
 function blocks(blockers, number) {
-  const who = blockers.holders.length ? `; held: ${holders(blockers)}` : "";
+  const who = blockers.holders.length ? `; held: ${holders(blockers)}${shared(blockers)}` : "";
   const kept = blockers.kept ? `, ${int(blockers.kept)} kept for the running` : "";
   const free = `${int(blockers.free)} free${kept}${who}`;
   if (!blockers.head) return `memory ran out for the running: ${free}`;
   const whose = blockers.head === number ? "it" : "the next in line";
   return `${whose} needs ${plural(blockers.needed, "KV block")}, ${free}`;
+}
+
+/** References are counted, so that what tenants hold may be more than there is. */
+function shared(blockers) {
+  const again = held(blockers) - (blockers.limit - blockers.free);
+  return again > 0 ? ` (${int(again)} more than are in use: a block that requests share counts for each)` : "";
 }
 
 function quota(blockers) {
@@ -108,6 +114,7 @@ function shares(amounts) {
 /** "held by tenant b 78 %, a 22 %". */
 export function sharesWords(found) {
   if (found.length === 0) return "";
-  const names = found.map(([tenant, share]) => `${tenant === null ? "others" : tenant} ${percent(share)} %`);
+  const said = percents(found.map(([, share]) => share));
+  const names = found.map(([tenant], index) => `${tenant === null ? "others" : tenant} ${said[index]} %`);
   return `held by tenant ${names.join(", ")}`;
 }

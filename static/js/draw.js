@@ -54,3 +54,12 @@ export function createLoop(store) {
     },
   };
 }
+
+/** Calls `draw` once the window has its new size. */
+export function onResize(draw) {
+  let timer = null;
+  addEventListener("resize", () => {
+    clearTimeout(timer);
+    timer = setTimeout(draw, 80);
+  });
+}

@@ -2,8 +2,10 @@
 
 export const NONE = "—";
 const missing = (value) => value === null || value === undefined || Number.isNaN(value);
-const commas = (value, digits) =>
-  value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const FORMATS = [0, 1, 2, 3].map(
+  (digits) => new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+);
+const commas = (value, digits) => FORMATS[digits].format(value); // toLocaleString would make one at each call
 
 export function int(value) {
   return missing(value) ? NONE : commas(Math.round(value), 0);
@@ -31,11 +33,23 @@ export function msParts(value) {
   return Math.abs(value) >= 10_000 ? [sig3(value / 1000), "s"] : [sig3(value), "ms"];
 }
 
-/** A share 0..1 in percent: no decimals from 10 % on. */
+/** A share 0..1 in percent: no decimals from 10 % on; what is not all is never 100. */
 export function percent(share) {
   if (missing(share)) return NONE;
   const value = share * 100;
+  if (value >= 99.5 && value < 100) return commas(Math.min(value, 99.9), 1);
   return commas(value, value >= 10 || value === 0 ? 0 : 1);
+}
+
+/** Parts of one whole in percent, as people add them up: as many decimals in each, together never over 100 (Hamilton's method). */
+export function percents(shares) {
+  const digits = shares.some((share) => share > 0 && share < 0.1) ? 1 : 0;
+  const exact = shares.map((share) => (missing(share) ? 0 : share * 100 * 10 ** digits));
+  const whole = exact.map((value) => Math.floor(value + 1e-9));
+  const short = Math.round(exact.reduce((sum, value) => sum + value, 0)) - whole.reduce((sum, value) => sum + value, 0);
+  const most = exact.map((_, index) => index).sort((a, b) => exact[b] - whole[b] - (exact[a] - whole[a]));
+  for (const index of most.slice(0, Math.max(0, short))) whole[index] += 1;
+  return shares.map((share, index) => (missing(share) ? NONE : commas(whole[index] / 10 ** digits, digits)));
 }
 
 /** Seconds as m:ss or h:mm:ss. */

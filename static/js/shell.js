@@ -1,18 +1,20 @@
-// What every page has: theme, zone, keys, connection pill, run chip, engine bar. Joins the websocket and gives back store and loop.
+// What every page has: theme, zone, keys, connection pill, run chip, engine bar. Joins the websocket, or what a page gives in its
+// place, and gives back store and loop.
 
-import { $, setAttr, setHidden, setText } from "./dom.js";
-import { createLoop } from "./draw.js";
-import { age, clock } from "./format.js";
+import { $, el, setAttr, setHidden, setText } from "./dom.js";
+import { createLoop, onResize } from "./draw.js";
+import { age } from "./format.js";
 import { startKeys } from "./keys.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { onTheme, startTheme } from "./theme.js";
+import { phaseWords } from "./words.js";
 import { startZone } from "./zone.js";
 
 export const RUN_LIVE = ["pending", "running", "draining"];
 const STALE_MS = 2500;
 
-export function startShell() {
+export function startShell(join = connect) {
   startTheme();
   startZone();
   startKeys();
@@ -20,16 +22,12 @@ export function startShell() {
   const loop = createLoop(store);
   onTheme(() => loop.again());
   let heard = performance.now();
-  let resizing = null;
   store.subscribe(() => (heard = performance.now()));
   const quiet = () => performance.now() - heard;
   loop.add(250, (state) => drawHeader(state, quiet()));
   setInterval(() => !document.hidden && needsClock(store.state) && drawHeader(store.state, quiet()), 1000);
-  addEventListener("resize", () => {
-    clearTimeout(resizing);
-    resizing = setTimeout(() => loop.again(), 80);
-  });
-  connect(store);
+  onResize(() => loop.again());
+  join(store);
   return { store, loop };
 }
 
@@ -50,6 +48,10 @@ function drawHeader(state, quietMs) {
 
 function drawPill(state, quietMs) {
   const pill = $("#link");
+  if (document.body.dataset.recorded) {
+    setAttr(pill, "data-link", "recorded");
+    return setText($(".text", pill), "recorded");
+  }
   const paused = state.link === "live" && state.gauges && state.gauges.engine === "paused";
   const before = pill.dataset.link;
   setAttr(pill, "data-link", paused ? "paused" : state.link);
@@ -69,12 +71,11 @@ function pillText(state, quietMs) {
 
 function drawRunChip(run) {
   const chip = $("#runchip");
-  const live = run !== null && RUN_LIVE.includes(run.status);
-  setHidden(chip, !live);
-  if (!live) return;
+  setHidden(chip, run === null);
+  if (run === null) return;
   setAttr(chip, "href", `/runs/${encodeURIComponent(run.id)}`);
-  const of = run.duration_s ? ` / ${clock(run.duration_s)}` : "";
-  setText(chip, `${run.scenario || run.name} · ${run.status} ${clock(run.elapsed_s)}${of}`);
+  const name = run.scenario || run.name || "a run";
+  setText(chip, RUN_LIVE.includes(run.status) ? `${name} · ${phaseWords(run)}` : `${name} ${run.status} · report`);
 }
 
 function drawEngineBar(state) {
@@ -83,7 +84,8 @@ function drawEngineBar(state) {
   setHidden(bar, engine !== "down" && engine !== "loading");
   if (bar.hidden) return;
   setAttr(bar, "data-tone", engine === "down" ? "bad" : "warn");
-  setText(bar, engineText(state));
+  if (!bar.firstChild) bar.append(el("span"), " ", el("a", { href: "/?recorded=tutorial" }, "Watch a recorded run meanwhile"));
+  setText(bar.firstChild, engineText(state));
 }
 
 function engineText(state) {
@@ -91,5 +93,9 @@ function engineText(state) {
   if (engine === "loading") return `The engine is loading${text ? `: ${text}` : ""}. Requests are accepted and wait.`;
   const last = state.steps.t.at(-1);
   const since = last === undefined ? "" : ` Last step ${age(Math.max(0, now - last) / 1000)} ago.`;
-  return `The engine is down${text ? `: ${text}` : ""}.${since} A new one is being started.`;
+  const next =
+    state.link === "disconnected"
+      ? "The server has stopped too, or cannot be reached: if it has, start it again by hand."
+      : "A new one is being started.";
+  return `The engine is down${text ? `: ${text}` : ""}.${since} ${next}`;
 }

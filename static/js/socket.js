@@ -3,6 +3,7 @@
 // What the server's ring no longer holds is read from the records, over HTTP.
 
 import { ApiError, get, query } from "./api.js";
+import { goneOf, goneWords } from "./fields.js";
 import { appendSteps, emptySteps, isHole, wanted } from "./store.js";
 
 const ANSWER_MS = 2000; // then the question is asked anew
@@ -37,6 +38,11 @@ export function connect(store) {
   });
   socket.on("snapshot", (data, acknowledge) => {
     askedAt = null;
+    const missing = goneOf(data);
+    if (missing.length) {
+      socket.disconnect(); // it would say the same again
+      return link("disconnected", goneWords(missing));
+    }
     const span = wanted(store.state, data);
     store.dispatch({ type: "snapshot", data });
     if (span !== null) readRecords(store, span);

@@ -31,6 +31,7 @@ const NAMES = [
 ];
 const root = document.documentElement;
 const system = matchMedia("(prefers-color-scheme: dark)");
+const paper = matchMedia("print"); // is light
 const listeners = new Set();
 let cache = null;
 
@@ -48,7 +49,7 @@ export function onTheme(listener) {
 }
 
 function apply(choice) {
-  const dark = choice === "dark" || (choice === "system" && system.matches);
+  const dark = !paper.matches && (choice === "dark" || (choice === "system" && system.matches));
   root.dataset.themeChoice = choice;
   root.dataset.theme = dark ? "dark" : "light";
   cache = null;
@@ -76,6 +77,7 @@ export function startTheme() {
       apply(choice);
     });
   }
+  paper.addEventListener("change", () => apply(root.dataset.themeChoice));
   system.addEventListener("change", () => {
     if (root.dataset.themeChoice === "system") apply("system");
   });

@@ -1,6 +1,6 @@
 // The reasons of waiting in words. Pure. The names are the scheduler's; each word says what would have to change.
 
-import { int } from "./format.js";
+import { clock, int } from "./format.js";
 
 export const REASONS = [
   "step",
@@ -58,8 +58,17 @@ function target(reason, gauges) {
   return [TARGET[reason] || SHORT[reason], state];
 }
 
-/** One sentence: what binds now. `reason` colours it. */
-export function sentence(gauges) {
+/** "running 0:12 of 0:38"; the time it drains is no part of the time it sends. */
+export function phaseWords(run) {
+  const { status, elapsed_s: elapsed, duration_s: planned } = run;
+  if (status !== "draining") return `${status} ${clock(elapsed)}${planned ? ` of ${clock(planned)}` : ""}`;
+  return planned && elapsed >= planned
+    ? `sent for ${clock(planned)}, draining for ${clock(elapsed - planned)}`
+    : `draining, ${clock(elapsed)} since its start`;
+}
+
+/** One sentence: what binds now. `reason` colours it. earlier: the records hold what ran before this start. */
+export function sentence(gauges, earlier = false) {
   if (!gauges) return { text: "Connecting…", reason: null };
   const text = gauges.engine_text;
   if (gauges.engine === "loading") return { text: `The engine is loading${text ? `: ${text}` : ""}.`, reason: "paused" };
@@ -78,7 +87,7 @@ export function sentence(gauges) {
     return {
       text: gauges.finished
         ? `Idle: nothing waits, nothing runs. ${int(gauges.finished)} finished so far.`
-        : "Ready: nothing has run yet.",
+        : `Ready: nothing has run ${earlier ? "since this start" : "yet"}.`,
       reason: null,
     };
   return {

@@ -1,10 +1,13 @@
-"""What of static/ is sent: all of it within 200 kB, packed for whoever takes gzip, and kept until something changes."""
+"""What of static/ is sent: all of it within 200 kB, minified and right, packed where gzip is taken, kept until it changes."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def app(folder: Path) -> Flask:
     made = Flask("files", static_folder=None)
-    static_files.install(made, folder)
+    static_files.install(made, folder, as_written=True)
     return made
 
 
@@ -41,13 +44,21 @@ def client(app: Flask) -> FlaskClient:
     return app.test_client()
 
 
+@pytest.fixture(scope="module")
+def sent() -> StaticFiles:
+    """All of static/, as it is sent."""
+    files = StaticFiles(ROOT / "static")
+    files.look()
+    return files
+
+
 def address(app: Flask, name: str) -> str:
     with app.test_request_context("/"):
         return url_for("static", filename=name)
 
 
-def test_all_files_together_are_within_the_budget_as_they_are_sent() -> None:
-    sizes = StaticFiles(ROOT / "static").sizes()
+def test_all_files_together_are_within_the_budget_as_they_are_sent(sent: StaticFiles) -> None:
+    sizes = sent.sizes()
     largest = sorted(sizes, key=lambda name: -sizes[name])[:10]
     told = ", ".join(f"{name} {sizes[name]:,}" for name in largest)
     assert sum(sizes.values()) <= BUDGET, f"static/ is {sum(sizes.values()):,} bytes packed, over {BUDGET:,}: {told}"
@@ -88,7 +99,8 @@ def test_a_changed_file_changes_the_version_and_the_next_page_gets_it(app: Flask
 
 def test_only_files_of_the_folder_are_found(client: FlaskClient, folder: Path) -> None:
     (folder.parent / "secret.txt").write_text("no")
-    for path in ("../secret.txt", "%2e%2e/secret.txt", "js/../top.js", "/etc/passwd", "nope.js", "js"):
+    (folder / "js" / "package.json").write_text("{}")  # of no kind that a page asks for
+    for path in ("../secret.txt", "%2e%2e/secret.txt", "js/../top.js", "/etc/passwd", "nope.js", "js", "js/package.json"):
         assert client.get(f"/static/{path}").status_code in (308, 404), path
     assert client.post("/static/top.js").status_code == 405
 
@@ -97,8 +109,156 @@ def test_the_modules_behind_a_page_are_all_that_it_imports_once_each_and_end_whe
     assert StaticFiles(folder).modules_behind("js/page.js") == ["js/page.js", "js/near.js", "js/far.js", "top.js"]
 
 
-def test_every_module_that_a_page_asks_for_ahead_is_one_of_ours() -> None:
-    files = StaticFiles(ROOT / "static")
+def test_every_module_that_a_page_asks_for_ahead_is_one_of_ours(sent: StaticFiles) -> None:
     for page in (ROOT / "static" / "js" / "pages").glob("*.js"):
-        behind = files.modules_behind(f"js/pages/{page.name}")
-        assert all(files.find(name) for name in behind) and "js/dom.js" in behind, page.name
+        behind = sent.modules_behind(f"js/pages/{page.name}")
+        assert all(sent.find(name) for name in behind) and "js/dom.js" in behind, page.name
+
+
+# ---- minified
+
+
+def test_ours_are_sent_minified_and_what_is_vendored_as_it_is(sent: StaticFiles) -> None:
+    for name in sent.sizes():
+        path, file = ROOT / "static" / name, sent.find(name)
+        assert file is not None
+        if name.startswith("vendor/"):
+            assert file.plain == path.read_bytes(), name
+        else:
+            assert 0 < len(file.plain) < path.stat().st_size, name
+            assert b"\n// " not in file.plain, name
+
+
+def test_minified_modules_parse_find_each_other_and_export_what_was_written(sent: StaticFiles, tmp_path: Path) -> None:
+    node = node_or_skip()
+    write_all(sent, tmp_path)
+    written, made = (linked(node, folder) for folder in (ROOT / "static", tmp_path))
+    assert len(written) > 80 and made == written
+
+
+def test_laws_of_the_scripts_hold_for_what_is_sent(sent: StaticFiles, tmp_path: Path) -> None:
+    node = node_or_skip()
+    write_all(sent, tmp_path / "static")
+    here = tmp_path / "tests" / "browser"
+    shutil.copytree(ROOT / "tests" / "browser", here, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(ROOT / "app" / "recorded", tmp_path / "app" / "recorded")
+    tests = sorted(str(path) for path in here.glob("*_test.mjs"))
+    done = subprocess.run([node, "--test", *tests], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_templates_patterns_and_signs_survive(tmp_path: Path) -> None:
+    node = node_or_skip()
+    text = r"""
+    // a remark that goes
+    const far = "  two  spaces // no remark  ";
+    const deep = (n) => `a\n  ${n > 0 ? `b  ${deep(n - 1)}  c` : "—é"}
+      /* no remark */`;
+    const parts = "a/b//c".split(/[/]{1,2}|"\/"/g);
+    class Box { #held = 0o17; get held() { return this.#held ?? null; } static made = [..."ab"]; }
+    const { x = far, ...rest } = { y: 1e3, z: 0xff };
+    console.log(JSON.stringify([far, deep(2), parts, new Box().held, Box.made, x, rest, 1_000 / 3, -1 - -1]));
+    """
+    said = [
+        subprocess.run([node, "--input-type=module", "-e", each], capture_output=True, text=True, check=True).stdout
+        for each in (text, static_files.minified({"page.js": text})["page.js"])
+    ]
+    assert said[0] == said[1] != ""
+
+
+def test_what_cannot_be_minified_is_sent_as_written_and_the_log_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "js" / "far.js").write_text("const = 3 }\n")
+    files = StaticFiles(folder)
+    files.look()
+    far, top = files.find("js/far.js"), files.find("top.js")
+    assert far is not None and far.plain == b"const = 3 }\n" and top is not None and top.plain == b"export const a=1"
+    assert [record.levelname for record in caplog.records] == ["ERROR"] and "static/js/far.js is sent as it is" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("python-of-nobody",), "No such file"),
+        ((static_files.MINIFIER[0], "-c", "raise SystemExit('no library')"), "no library"),
+        ((static_files.MINIFIER[0], "-c", "import sys; sys.stdin.read(); print('{')"), "Expecting"),
+    ],
+)
+def test_without_a_minifier_all_is_sent_as_written_and_the_log_says_so(
+    folder: Path, command: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(static_files, "MINIFIER", command)
+    files = StaticFiles(folder)
+    found = {name: files.find(name) for name in files.sizes()}
+    assert all(file is not None and file.plain == (folder / name).read_bytes() for name, file in found.items())
+    assert len(caplog.records) == 1 and "not minified" in caplog.text and said in caplog.text
+
+
+def test_only_what_changed_is_minified_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[list[str]]()
+
+    def minified(texts: dict[str, str]) -> dict[str, str]:
+        asked.append(sorted(texts))
+        return {name: text.strip() for name, text in texts.items()}
+
+    monkeypatch.setattr(static_files, "minified", minified)
+    files = StaticFiles(folder)
+    files.look()
+    version = files.version
+    (folder / "top.js").write_text("export const a = 22;\n")
+    files.look()
+    assert asked == [["js/far.js", "js/near.js", "js/page.js", "top.js"], ["top.js"]] and files.version != version
+    assert files.find("js/page.js").plain.startswith(b"import")  # type: ignore[union-attr]
+
+
+def test_the_minifier_leaves_this_process_alone() -> None:
+    """Loaded here, its library would take SIGPIPE from Python, which ignores it."""
+    code = "import signal, sys; from app.static_files import minified; assert minified({'a.js': 'let a = 1'});"
+    code += "assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN and 'minify' not in sys.modules"
+    subprocess.run([static_files.MINIFIER[0], "-c", code], cwd=ROOT, check=True)
+
+
+LINK = """
+import { SourceTextModule } from "node:vm";
+import { readdirSync, readFileSync } from "node:fs";
+import { resolve, dirname, relative } from "node:path";
+const root = process.argv[1];
+const names = readdirSync(`${root}/js`, { recursive: true }).filter((name) => name.endsWith(".js"));
+const modules = new Map();
+for (const name of names) {
+  const path = resolve(root, "js", name);
+  modules.set(path, new SourceTextModule(readFileSync(path, "utf-8"), { identifier: path }));
+}
+const told = {};
+for (const [path, module] of modules) {
+  if (module.status === "unlinked") await module.link((name, from) => modules.get(resolve(dirname(from.identifier), name)));
+  const exported = Reflect.ownKeys(module.namespace).filter((key) => typeof key === "string");
+  told[relative(root, path)] = [module.dependencySpecifiers, exported];
+}
+console.log(JSON.stringify(told));
+"""
+
+
+def linked(node: str, folder: Path) -> dict[str, list[list[str]]]:
+    """What each module under `folder` imports and exports; fails where one does not parse or an import finds no export."""
+    command = [node, "--no-warnings", "--experimental-vm-modules", "--input-type=module", "-e", LINK, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[list[str]]] = json.loads(done.stdout)
+    return found
+
+
+def write_all(sent: StaticFiles, folder: Path) -> None:
+    """What is sent, as files for node."""
+    for name in sent.sizes():
+        file = sent.find(name)
+        assert file is not None
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(file.plain)
+    shutil.copy(ROOT / "static" / "js" / "package.json", folder / "js")
+
+
+def node_or_skip() -> str:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("NO NODE: what is sent of static/js is not checked here")
+    return node

@@ -15,6 +15,15 @@ const slots = { reason: "slots", unit: "slots", limit: 16, holders: held(["b", 1
 const blocks = { reason: "kv_blocks", unit: "blocks", limit: 40, holders: held(["b", 31]), rest: 0, needed: 31, head: 7, free: 9, kept: 2 };
 const quota = { reason: "quota", unit: "requests", limit: 4, holders: held(["a", 4]), rest: 0, needed: 900, tokens: 3200, max_tokens: 0 };
 
+test("references beyond the blocks in use are said to be shared ones", () => {
+  const shared = { ...blocks, limit: 2588, free: 216, kept: 0, holders: held(["b", 2145], ["a", 605]) };
+  assert.equal(
+    blockersWords(shared),
+    "the next in line needs 31 KV blocks, 216 free; held: tenant b 2,145, a 605" +
+      " (378 more than are in use: a block that requests share counts for each)",
+  );
+});
+
 test("who held what is said with all amounts, in the unit of the reason", () => {
   assert.equal(blockersWords(slots), "16 of 16 slots: tenant b 12, a 3, others 1");
   assert.equal(blockersWords(blocks), "the next in line needs 31 KV blocks, 9 free, 2 kept for the running; held: tenant b 31");
@@ -73,7 +82,7 @@ test("sums by reason are those of the stretches, their holders weighted by time,
       [null, 14],
     ],
   );
-  assert.equal(sharesWords(all.shares), "held by tenant b 66 %, a 29 %, others 5.5 %");
+  assert.equal(sharesWords(all.shares), "held by tenant b 65.6 %, a 28.9 %, others 5.5 %");
   assert.deepEqual(
     booked(sums, { slots: 1, paused: 15, step: 0 }).map((one) => [one.reason, one.ms, one.shares.length]),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from case_records import CaseServer, case_server
 from playwright.sync_api import Browser, Page
 
 
@@ -25,3 +26,10 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture(scope="package")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CaseServer]:
+    """One server with hostile records for all test_case_*; what a test adds, it adds beside the two runs."""
+    with case_server(tmp_path_factory.mktemp("cases")) as started:
+        yield started

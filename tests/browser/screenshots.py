@@ -42,7 +42,7 @@ def take(browser: Browser, url: str, name: str, folder: Path) -> None:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
         page = context.new_page()
         page.goto(url)
-        page.wait_for_timeout(3000 if name == "live" else 1000)
+        page.wait_for_timeout(3000 if name in ("live", "playback") else 1000)
         page.screenshot(path=folder / f"{name}-{theme}-{width}.png", full_page=True)
         context.close()
 
@@ -65,6 +65,8 @@ def shoot(folder: Path, url: str) -> None:
         take(browser, f"{url}/timeline?run={run}&from=20&to=26", "timeline", folder)
         take(browser, f"{url}/sql?q=SELECT+tenant,+count(*),+avg(ttft_ms)+FROM+requests+GROUP+BY+tenant", "sql", folder)
         take(browser, f"{url}/policy", "policy", folder)
+        take(browser, f"{url}/lesson", "lesson", folder)
+        take(browser, f"{url}/?recorded=tutorial&step=160", "playback", folder)
         browser.close()
 
 

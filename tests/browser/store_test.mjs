@@ -6,7 +6,7 @@ import test from "node:test";
 import * as format from "../../static/js/format.js";
 import { spans } from "../../static/js/panels/waterfall.js";
 import { createStore, initialState, isHole, reduce, STEPS_KEPT, wanted } from "../../static/js/store.js";
-import { reasonWords, sentence } from "../../static/js/words.js";
+import { phaseWords, reasonWords, sentence } from "../../static/js/words.js";
 
 const NAMES = [
   "seq",
@@ -213,6 +213,10 @@ test("numbers: dash for what is undefined, three digits of ms, commas", () => {
   ]);
   assert.deepEqual([null, 9999, 12_345].map(format.ms), ["—", "9,999 ms", "12.3 s"]);
   assert.deepEqual([null, 0, 0.054, 0.5].map(format.percent), ["—", "0", "5.4", "50"]);
+  assert.deepEqual([0.994, 0.998, 0.9999, 1].map(format.percent), ["99", "99.8", "99.9", "100"]);
+  assert.deepEqual(format.percents([0.998, 0.002]), ["99.8", "0.2"]);
+  assert.deepEqual(format.percents([0.655, 0.345, null]), ["66", "34", "—"]);
+  assert.deepEqual(format.percents([1 / 3, 1 / 3, 1 / 3]), ["34", "33", "33"]);
   assert.equal(format.clock(3723), "1:02:03");
   assert.equal(format.requestUrl("req_1/0"), "/requests/req_1");
 });
@@ -232,6 +236,17 @@ test("the sentence names what binds", () => {
   assert.equal(by({ kv_blocks: 10, step: 2 }), "12 wait: 10 for KV blocks (371 of 384 in use), 2 for the running step to end.");
   assert.equal(reasonWords("kv_blocks", base), "KV blocks: the next in line needs more free memory");
   assert.match(sentence({ ...base, engine: "down" }).text, /down/);
+  const idle = { ...base, waiting: 0, running: 0, preempted: 0, engine: "up" };
+  assert.equal(sentence(idle).text, "Ready: nothing has run yet.");
+  assert.equal(sentence(idle, true).text, "Ready: nothing has run since this start.");
+});
+
+test("the time that a run drains is no part of the time that it sends", () => {
+  const run = { status: "running", elapsed_s: 12, duration_s: 38 };
+  assert.equal(phaseWords(run), "running 0:12 of 0:38");
+  assert.equal(phaseWords({ ...run, duration_s: null }), "running 0:12");
+  assert.equal(phaseWords({ ...run, status: "draining", elapsed_s: 46 }), "sent for 0:38, draining for 0:08");
+  assert.equal(phaseWords({ ...run, status: "draining", elapsed_s: 20 }), "draining, 0:20 since its start");
 });
 
 test("a lifecycle's spans join, and end where the request ended", () => {

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from live_server import LiveServer, wait_until
 from playwright.sync_api import Page, expect
+
+from app.pages import pages
 
 PROBES = Path(__file__).with_name("page_probes.js").read_text("utf-8")
 HARDWARE = "h100-llama-3.1-8b-tp1-bf16"
 LIMITS = ("max_num_seqs=16", "max_num_batched_tokens=256", "kv_cache_tokens=6144", "max_model_len=2048")
 GAUGES = ("waiting", "running", "output_tok_s", "prefill_tok_s", "step_ms_p50", "ttft_p95_ms", "itl_p95_ms", "observe_us_step")
 HOSTILE = "</script><img src=x onerror=alert(1)>"
+CHART_TIP = """(selector) => {
+  const { opacity, title, body } = Chart.getChart(document.querySelector(selector)).tooltip;
+  return opacity ? [...title, ...body.flatMap(({ lines }) => lines)] : null;
+}"""
 OpenPage = Callable[..., Page]
 
 
@@ -117,6 +125,26 @@ def _idle(live: dict[str, Any]) -> bool:
     return over and gauges["waiting"] == gauges["running"] == gauges["preempted"] == 0
 
 
+def test_one_cursor_is_on_every_chart_and_latency_says_what_the_tiles_say(server: LiveServer, open_page: OpenPage) -> None:
+    settle(server)
+    page = open_page()
+    page.goto(server.url)
+    page.wait_for_selector("body[data-seq]")
+    page.wait_for_function("() => window.Chart?.getChart(document.querySelector('#queue canvas'))")
+    page.hover("#queue canvas", position={"x": 1100, "y": 60})
+    expect(page.locator(".hair:visible")).to_have_count(3)
+    places = page.locator(".hair").evaluate_all("(hairs) => hairs.map((hair) => hair.getBoundingClientRect().x)")
+    assert places[0] == pytest.approx(places[1], abs=1.5)  # strip and queue: the same step at the same place
+    said = page.wait_for_function(CHART_TIP, arg="#queue canvas").json_value()
+    assert re.match(r"step [\d,]+\nrunning \d+", "\n".join(said))
+    page.mouse.move(5, 5)
+    expect(page.locator(".hair:visible")).to_have_count(0)
+    gauges, bars = get(server, "/api/live")["gauges"], page.locator("#latency .percentiles .num").all_inner_texts()
+    assert len(bars) == 6 and gauges["ttft_p50_ms"] <= gauges["ttft_p95_ms"] <= gauges["ttft_p99_ms"]
+    tile = page.locator("[data-tile=ttft_p95_ms]")
+    assert bars[1].startswith(f"{tile.inner_text()} {tile.locator('+ .unit').inner_text()}")
+
+
 def test_the_slowest_request_is_one_click_away_and_its_parts_sum_up(server: LiveServer, open_page: OpenPage) -> None:
     settle(server)
     page = open_page()
@@ -209,3 +237,32 @@ def test_every_page_fits_its_window_and_can_be_read(server: LiveServer, open_pag
             page.set_viewport_size({"width": width, "height": 900})
             page.wait_for_timeout(150)
             assert probe(page, "overflow") <= 0, f"{path} at {width} px"
+
+
+def every_page(server: LiveServer) -> list[str]:
+    """The path of each page; those of one run or one request with the newest."""
+    app = Flask("routes")
+    app.register_blueprint(pages)
+    run = get(server, "/api/runs")["items"][0]["id"]
+    request = get(server, "/api/requests?limit=1")["items"][0]["id"]
+    values = {"run_id": run, "request_id": request, "sequence": 0}
+    rules = [
+        rule for rule in app.url_map.iter_rules() if rule.endpoint.startswith("pages.") and not rule.rule.endswith(".json")
+    ]
+    return [str(rule.build({name: values[name] for name in rule.arguments})[1]) for rule in rules]  # type: ignore[index]
+
+
+def test_no_page_writes_to_the_console_and_none_allows_inline_code(server: LiveServer, open_page: OpenPage) -> None:
+    page, said = open_page(), list[str]()
+    page.on("console", lambda line: said.append(f"{page.url}: {line.type}: {line.text}"))
+    page.on("requestfailed", lambda failed: said.append(f"{page.url}: {failed.url} failed"))
+    paths = every_page(server)
+    assert len(paths) >= 12
+    for path in paths:
+        answer = page.goto(server.url + path)
+        assert answer is not None and answer.ok, path
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy and "unsafe" not in policy, path
+        page.wait_for_selector("#link[data-link=live]", timeout=15_000)
+        page.wait_for_load_state("networkidle")
+    assert said == []

@@ -2,6 +2,7 @@
 
 import { $, $$, el, replace, setAttr, setHidden, setText } from "../dom.js";
 import { get, query } from "../api.js";
+import { wireTable } from "../panels/as_table.js";
 import { createCdfs, createCourses } from "../panels/compare_lines.js";
 import { addition, offers, sideList, splitWords, tooMany, urlOf } from "../panels/compare_sides.js";
 import * as tables from "../panels/compare_tables.js";
@@ -81,7 +82,7 @@ function drawAnswer(state) {
   const { runs, split, interval } = answer;
   const without = (id) => go({ runs: state.runs.filter((each) => each !== id) });
   const add = (id) => go({ runs: [...state.runs, id] });
-  replace($("#sides"), sideList(answer, without), split === null ? addition(answer, listed, add) : splitWords(answer));
+  replace($("#sides"), answer.sentence && el("p", { class: "headline" }, answer.sentence), sideList(answer, without), split === null ? addition(answer, listed, add) : splitWords(answer));
   setHidden($("#swap"), split !== null);
   const fill = (name, ...nodes) => replace($(`#${name} .body`), ...nodes);
   fill("differing", tables.warnings(answer), ...tables.differing(answer));
@@ -129,14 +130,7 @@ function fail(error) {
 
 // ---- what the reader does
 
-function toggleTable(button) {
-  const box = $(".astable", button.closest(".card"));
-  setHidden(box, !box.hidden);
-  setAttr(button, "aria-expanded", String(!box.hidden));
-  setText(button, box.hidden ? "Show as table" : "Hide table");
-}
-
-for (const button of $$("[data-as-table]")) button.addEventListener("click", () => toggleTable(button));
+for (const button of $$("[data-as-table]")) wireTable(button.closest(".card"));
 $("#swap").addEventListener("click", () => go({ runs: [...asked().runs].reverse() }));
 $("#tail").addEventListener("click", () => {
   history.replaceState(null, "", urlOf({ ...asked(), tail: !asked().tail }));

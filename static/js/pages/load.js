@@ -1,15 +1,21 @@
-// The load page: choose a scenario, set its parameters, start it, watch it, stop it. The choice is in the URL.
+// The load page: choose a scenario, set its parameters, start it, watch it, change it, stop it. The choice is in the URL: the
+// scenario, its seed and every parameter that is not as its scenario has it.
 
 import { $, $$, el, replace, setHidden, setText } from "../dom.js";
-import { get, post } from "../api.js";
+import { get, post, query } from "../api.js";
 import { age } from "../format.js";
+import { createOffer } from "../panels/offer.js";
+import { watchTroubles } from "../panels/run_troubles.js";
 import { drawProgress } from "../panels/run_progress.js";
 import { runsTable } from "../panels/runs_table.js";
 import { field, optionalSettings } from "../panels/settings_form.js";
+import { shapeField } from "../panels/shape_editor.js";
 import { RUN_LIVE, startShell } from "../shell.js";
 
 const { store, loop } = startShell();
 const form = $("#form");
+const offer = createOffer($("#offer"));
+const troubles = watchTroubles($("#failures"), $("#log"));
 let scenarios = [];
 let parameters = [];
 let changes = () => ({});
@@ -17,6 +23,7 @@ let lastStatus; // undefined until the first look, so that the list is asked for
 
 loop.add(250, (state) => {
   drawProgress($("#progress"), state);
+  troubles(state.run);
   const status = state.run === null ? null : `${state.run.id} ${state.run.status}`;
   if (status !== lastStatus) {
     lastStatus = status;
@@ -52,19 +59,45 @@ function choice(scenario) {
   );
 }
 
-function showParameters() {
+/** The fields of the chosen scenario; `given`: values by name, as text, where they are not its own. */
+function showParameters(given = new URLSearchParams()) {
   const scenario = chosen();
   if (scenario === null) return;
-  const url = new URL(location.href);
-  url.searchParams.set("scenario", scenario.name);
-  history.replaceState(null, "", url);
-  parameters = scenario.parameters.map((spec) => [
-    spec,
-    field(spec, scenario.values ? scenario.values[spec.name] : spec.default),
-  ]);
+  const make = (spec) => {
+    const value = given.has(spec.name) ? fromText(spec, given.get(spec.name)) : spec.default;
+    return spec.type === "shape" ? shapeField(spec, value, seconds, edited) : field(spec, value);
+  };
+  parameters = scenario.parameters.map((spec) => [spec, make(spec)]);
   replace($("#parameters .fields"), ...parameters.map(([, one]) => one.node));
   setHidden($("#parameters"), parameters.length === 0);
+  edited();
   allowStart();
+}
+
+const fromText = (spec, text) => (spec.type === "bool" ? text === "true" : text);
+
+/** How long the run will send, as the form has it. */
+function seconds() {
+  const found = parameters.find(([spec]) => spec.name === "duration_s");
+  return (found && Number(found[1].read())) || chosen().duration_s;
+}
+
+/** What is not as the scenario has it. */
+function changed() {
+  const read = parameters.map(([spec, one]) => [spec, one.read()]);
+  return Object.fromEntries(
+    read.filter(([spec, value]) => value !== undefined && value !== spec.default).map(([spec, value]) => [spec.name, value]),
+  );
+}
+
+/** The URL and the preview follow the form. */
+function edited() {
+  const [scenario, set, seed] = [chosen(), changed(), $("#seed").value];
+  if (scenario === null) return;
+  const url = query({ scenario: scenario.name, ...set, seed: seed === "1" ? null : seed });
+  if (url !== location.search) history.replaceState(null, "", url);
+  offer(scenario.name, set);
+  for (const [, one] of parameters) if (one.redraw) one.redraw();
 }
 
 async function showScenarios() {
@@ -76,11 +109,13 @@ async function showScenarios() {
     return;
   }
   replace(box, ...scenarios.map(choice));
-  const wanted = new URLSearchParams(location.search).get("scenario") || "first_look";
+  const asked = new URLSearchParams(location.search);
+  const wanted = asked.get("scenario") || "first_look";
   const inputs = $$("input[name=scenario]");
   const input = inputs.find((each) => each.value === wanted) || inputs[0];
   if (input) input.checked = true;
-  showParameters();
+  if (asked.has("seed")) $("#seed").value = asked.get("seed");
+  showParameters(asked);
 }
 
 async function showSettings() {
@@ -107,17 +142,12 @@ async function refreshRuns() {
 
 async function start() {
   const note = $("#note");
-  const set = {};
-  for (const [spec, one] of parameters) {
-    const value = one.read();
-    if (value !== undefined && value !== spec.default) set[spec.name] = value;
-  }
   $("#start").disabled = true;
   setText(note, "starting…");
   try {
     const run = await post("/api/runs", {
       scenario: chosen().name,
-      set,
+      set: changed(),
       seed: Number($("#seed").value) || 0,
       scheduler: changes(),
     });
@@ -134,7 +164,8 @@ async function start() {
   }
 }
 
-$("#scenarios").addEventListener("change", showParameters);
+$("#scenarios").addEventListener("change", () => showParameters());
+form.addEventListener("input", (event) => event.target.closest("#scenarios, .shape, #scheduler") === null && edited());
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   start();

@@ -3,9 +3,12 @@
 import { $, $$, el, replace, setHidden, setText } from "../dom.js";
 import { get, patch, post } from "../api.js";
 import { int, valueText } from "../format.js";
+import { failure } from "../panels/failure.js";
+import { createKeeping } from "../panels/keeping.js";
 import { familyField, field } from "../panels/settings_form.js";
 import { startShell } from "../shell.js";
 
+const HELD = { pause: "the engine is held", step: "one step was taken", resume: "it runs" };
 const { store, loop } = startShell();
 let shown = null;
 let fields = [];
@@ -19,7 +22,7 @@ function build() {
     .filter((spec) => spec.type !== "dict")
     .map((spec) => {
       const made = spec.name === "policy" ? { ...spec, choices: shown.policies.map((policy) => policy.name) } : spec;
-      return [spec, field(made, shown.settings[spec.name], { disabled: !spec.live })];
+      return [spec, field(made, shown.settings[spec.name], { restart: !spec.live })];
     });
   replace($("#fields"), ...fields.map(([, one]) => one.node));
   buildParams();
@@ -64,19 +67,32 @@ function changes() {
   return found;
 }
 
+/** What is wanted of settings that the server reads at its start, as flags. */
+const wanted = () =>
+  fields
+    .map(([spec, one]) => [spec, one.read()])
+    .filter(([spec, value]) => !spec.live && value !== undefined && value !== shown.settings[spec.name])
+    .map(([spec, value]) => `--set ${spec.name}=${value}`);
+
+const edited = () => Object.keys(changes()).length + wanted().length > 0;
+
 function diff() {
   if (shown === null) return;
   const found = Object.entries(changes());
   const text = found.map(([name, value]) => `${name} ${valueText(shown.settings[name])} → ${valueText(value)}`).join(" · ");
-  setText($("#diff"), text || "Nothing is changed.");
+  const flags = wanted();
+  setText($("#diff"), text || (flags.length ? "" : "Nothing is changed."));
+  setHidden($("#restart"), flags.length === 0);
+  setText($("#command"), `batchscope serve ${flags.join(" ")}`);
+  setHidden($("#apply"), flags.length > 0 && found.length === 0);
   $("#apply").disabled = found.length === 0;
-  $("#revert").disabled = found.length === 0;
+  $("#revert").disabled = !edited();
 }
 
 function holdButtons() {
   for (const button of $$("[data-hold]")) {
     setHidden(button, (button.dataset.hold === "pause") === shown.paused);
-    button.onclick = () => act(() => post(`/api/scheduler/${button.dataset.hold}`), `${button.dataset.hold}: done`);
+    button.onclick = () => act(() => post(`/api/scheduler/${button.dataset.hold}`), HELD[button.dataset.hold]);
   }
 }
 
@@ -156,10 +172,13 @@ async function act(call, done) {
 
 async function load() {
   try {
-    shown = await get("/api/scheduler");
+    const found = await get("/api/scheduler");
+    if (shown !== null && edited()) return; // an edit begun meanwhile stays
+    if (JSON.stringify(found) === JSON.stringify(shown)) return flags(); // as does the place of who types; the model's name may be new
+    shown = found;
     build();
   } catch (error) {
-    replace($("#fields"), el("p", { class: "error" }, error.message));
+    replace($("#fields"), failure(error, load));
   }
 }
 
@@ -169,13 +188,15 @@ $("#form").addEventListener("submit", (event) => {
   act(() => patch("/api/scheduler", { ...changes(), version: shown.version }), "applied");
 });
 $("#revert").addEventListener("click", build);
-$("#copy").addEventListener("click", () =>
-  navigator.clipboard.writeText($("#flags").textContent).catch(() => getSelection().selectAllChildren($("#flags"))),
-);
+for (const [button, text] of [["#copy", "#flags"], ["#copy-command", "#command"]])
+  $(button).addEventListener("click", () =>
+    navigator.clipboard.writeText($(text).textContent).catch(() => getSelection().selectAllChildren($(text))),
+  );
 loop.add(1000, (state) => {
   const version = state.server === null ? null : `${state.boot} ${state.server.settings_version} ${state.gauges.engine}`;
   if (version === lastVersion) return;
   lastVersion = version;
-  if (shown === null || Object.keys(changes()).length === 0) load(); // an edit under way is not thrown away; the version check guards it
+  if (shown === null || !edited()) load(); // an edit under way is not thrown away; the version check guards it
 });
 load();
+createKeeping();

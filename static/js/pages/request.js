@@ -1,6 +1,7 @@
 // One request: its lifecycle on a bar, where its time went, its steps and events. Asked again each second until it has ended.
 
 import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
+import { onResize } from "../draw.js";
 import { get, query } from "../api.js";
 import { int, ms, plural, requestUrl, when } from "../format.js";
 import { onKey } from "../keys.js";
@@ -18,11 +19,7 @@ import { REASONS, SHORT } from "../words.js";
 startShell();
 const gaps = createTokenGaps(openStep);
 onTheme(gaps.again);
-let resizing = null;
-addEventListener("resize", () => {
-  clearTimeout(resizing);
-  resizing = setTimeout(gaps.again, 80);
-});
+onResize(gaps.again);
 const id = document.body.dataset.subject;
 const path = `/api/requests/${encodeURIComponent(id)}`;
 const AGAIN_MS = 1000;
@@ -104,7 +101,8 @@ async function load() {
     const again = el("button", { type: "button", onclick: load }, "Try again");
     const way = error.status === 404 ? el("a", { href: "/requests" }, "All requests") : again;
     const none = "There is no such request in the records: it was never accepted, or it was removed with its run.";
-    const [kind, words] = error.status === 404 ? ["empty", none] : ["error", error.message];
+    const absent = error.code === "request_purged" ? error.message : none;
+    const [kind, words] = error.status === 404 ? ["empty", absent] : ["error", error.message];
     replace($("#life .body"), el("p", { class: kind }, words, " ", way));
   }
 }

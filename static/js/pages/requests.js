@@ -5,7 +5,9 @@ import { get, query } from "../api.js";
 import { plural, requestUrl, zone } from "../format.js";
 import { onKey } from "../keys.js";
 import { drawFacets } from "../panels/facets.js";
+import { failure } from "../panels/failure.js";
 import { chosen, COLUMNS } from "../panels/request_columns.js";
+import { drawLacking } from "../panels/lacking.js";
 import { createNewcomers } from "../panels/newcomers.js";
 import { createViews } from "../panels/saved_views.js";
 import { drawSearchHelp } from "../panels/search_help.js";
@@ -178,7 +180,8 @@ async function show() {
   $("#q").value = page.asked.q;
   setAttr($("#rows"), "aria-busy", "false");
   setText($("#total"), page.total_exact ? plural(page.total, "request") : `≥ ${plural(page.total, "request")} (counting stopped there)`);
-  const [columns] = chosen(url().cols, asked.run !== undefined);
+  drawLacking(asked, link);
+  const [columns] = chosen(url().cols, (asked.run || "").startsWith("run_"));
   drawRows(page, columns);
   drawColumns(columns);
   drawPager(page, params);
@@ -232,14 +235,18 @@ async function start() {
   $("#measure").addEventListener("change", () => visit(query({ ...url(), measure: $("#measure").value === "ttft_ms" ? null : $("#measure").value }), (history.state && history.state.trail) || []));
   $("#refresh").addEventListener("click", show);
   $("#new").addEventListener("click", () => visit(query(without(url(), ["cursor"]))));
-  addEventListener("popstate", show);
+  await begin();
+}
+
+async function begin() {
   try {
     fields = await get("/api/requests/fields");
   } catch (error) {
-    replace($("#rows"), el("p", { class: "error" }, error.message));
+    replace($("#rows"), failure(error, begin));
     return;
   }
   drawSearchHelp($("#how"), fields);
+  addEventListener("popstate", show);
   await show();
 }
 start();

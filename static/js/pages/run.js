@@ -1,8 +1,9 @@
 // The report of one run; while the run goes on, its progress and the report of what is recorded so far.
 
 import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
-import { get } from "../api.js";
-import { when, zone } from "../format.js";
+import { get, post, query } from "../api.js";
+import { int, when, zone } from "../format.js";
+import { failure } from "../panels/failure.js";
 import { createReportChart } from "../panels/report_chart.js";
 import { fairness, interference } from "../panels/report_fairness.js";
 import * as tables from "../panels/report_tables.js";
@@ -15,6 +16,7 @@ const id = document.body.dataset.subject;
 const path = `/api/runs/${encodeURIComponent(id)}/report`;
 const { loop } = startShell();
 const AGAIN_MS = 3000;
+const COMPUTING_MS = 1000;
 let drawChart = null;
 let report = null;
 let lastStatus = null;
@@ -34,12 +36,19 @@ function show() {
   );
   setAttr($("#records"), "href", `/requests?run=${encodeURIComponent(run.id)}`);
   setHidden($("#records"), false);
+  setAttr($("#download"), "href", `${path}.html`);
+  setHidden($("#download"), false);
+  setAttr($("#bundle"), "href", `/api/runs/${encodeURIComponent(run.id)}/bundle`);
+  setHidden($("#bundle"), live);
+  setAttr($("#again"), "href", againUrl(run));
+  setHidden($("#again"), live || !run.scenario);
   replace(
     $("#head"),
     el("p", { class: "headline" }, report.headline),
     report.verdict_reason && !live && !report.headline.includes(report.verdict_reason)
       ? el("p", { class: "mut" }, report.verdict_reason)
       : null,
+    run.rate_changed ? el("p", { class: "mut" }, `Its load was changed by hand: ${run.rate_changed}.`) : null,
     run.error ? el("p", { class: "error" }, run.error) : null,
   );
   const fill = (name, nodes) => replace($(`#${name} .body`), ...nodes);
@@ -53,22 +62,46 @@ function show() {
   fill("settings", tables.whatWasRun(report));
   for (const name of ["first", "percentiles", "chart", "fairness", "second", "settings"]) setHidden($(`#${name}`), false);
   drawChart = drawChart || createReportChart($("#chart"));
-  drawChart(report.timeline);
+  drawTimeline();
   clearTimeout(timer);
   if (live) timer = setTimeout(load, AGAIN_MS);
 }
 
+/** The Load page with what this run was asked; a setting of the scheduler is `scheduler.NAME`. */
+function againUrl({ scenario, parameters, seed, scheduler }) {
+  const own = Object.entries(scheduler || {}).filter(([, value]) => typeof value !== "object");
+  return `/load${query({ scenario, ...parameters, seed, ...Object.fromEntries(own.map(([name, value]) => [`scheduler.${name}`, value])) })}`;
+}
+
+const drawTimeline = () => drawChart(report.timeline, (report.run.progress || {}).rate_changes);
+
+// A long run's figures are being made; what is on the page stays.
+function showComputing(far) {
+  const said = `Making the figures of ${int(far.of)} rows: ${far.what.replace("_", " ")}, ${int(far.rows)} so far (${far.elapsed_s} s)`;
+  const halt = el("button", { type: "button" }, "Stop");
+  halt.addEventListener("click", () => post(`${path}/stop`, {}));
+  replace($("#head"), el("p", { class: "mut" }, said, " ", halt));
+}
+
 async function load() {
+  clearTimeout(timer);
+  let found;
   try {
-    report = await get(path);
+    found = await get(path);
   } catch (error) {
-    if (report === null) replace($("#head"), el("p", { class: "error" }, error.message));
+    if (report === null) replace($("#head"), failure(error, load));
     return;
   }
+  if (found.computing) {
+    showComputing(found.computing);
+    timer = setTimeout(load, COMPUTING_MS);
+    return;
+  }
+  report = found;
   show();
 }
 
-onTheme(() => drawChart && drawChart(report.timeline));
+onTheme(() => drawChart && drawTimeline());
 loop.add(250, (state) => {
   drawProgress($("#progress"), state, id);
   const status = state.run !== null && state.run.id === id ? state.run.status : null;

@@ -126,7 +126,9 @@ function pick(run) {
 function drawPicked(picked) {
   const ready = picked.length >= 2 && picked.length <= MOST;
   const link = $("#compare");
-  setAttr(link, "href", ready ? `/compare?runs=${picked.map(encodeURIComponent).join(",")}` : null);
+  const began = (id) => (runs.find((run) => run.id === id) || { created: "" }).created;
+  const inTime = [...picked].sort((a, b) => (began(a) < began(b) ? -1 : 1));
+  setAttr(link, "href", ready ? `/compare?runs=${inTime.map(encodeURIComponent).join(",")}` : null);
   setAttr(link, "aria-disabled", String(!ready));
   setText(link, picked.length ? `Compare ${int(picked.length)}` : "Compare");
   setText($("#picked"), pickedWords(picked.length));
@@ -136,7 +138,7 @@ function drawPicked(picked) {
 function pickedWords(count) {
   if (count > MOST) return `at most ${MOST} at once: leave out ${int(count - MOST)}`;
   if (count === 0) return `pick 2 to ${MOST} runs`;
-  return count === 1 ? "pick a second run" : "the first one picked is the base";
+  return count === 1 ? "pick a second run" : "the oldest is the base";
 }
 
 /** A long run goes in slices, which take their time; the list stays as it is until the last of it is gone. */

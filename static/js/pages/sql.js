@@ -3,6 +3,7 @@
 import { $, el, replace, setAttr, setHidden, setText, table } from "../dom.js";
 import { get, post, query } from "../api.js";
 import { int, ms, NONE, plural } from "../format.js";
+import { failure } from "../panels/failure.js";
 import { startShell } from "../shell.js";
 
 const FIRST = "SELECT tenant, count(*) AS requests, round(avg(ttft_ms), 1) AS mean_ttft_ms, sum(preemptions) AS preemptions\nFROM requests\nGROUP BY tenant\nORDER BY requests DESC";
@@ -85,10 +86,11 @@ $("#statement").addEventListener("keydown", (event) => {
 $("#csv").addEventListener("click", download);
 addEventListener("popstate", fromUrl);
 fromUrl();
-get("/api/sql/schema")
+const listTables = () => get("/api/sql/schema")
   .then(({ tables, bounds }) => {
     setText($("#bounds"), `read only · ${bounds.seconds} s · ${int(bounds.rows)} rows · no texts of prompts`);
     const entries = Object.entries(tables);
     replace($("#schema .list"), ...entries.map(([name, columns]) => el("details", { open: name === "requests" }, el("summary", {}, el("code", {}, name)), el("p", { class: "names mono" }, columns.join(", ")))));
   })
-  .catch((error) => replace($("#schema .list"), el("p", { class: "error" }, error.message)));
+  .catch((error) => replace($("#schema .list"), failure(error, listTables)));
+listTables();

@@ -2,6 +2,7 @@
 
 import { setHidden, setStyle, setText } from "../dom.js";
 import { palette } from "../theme.js";
+import { markerPlace } from "./scale.js";
 
 export const LEFT = 46; // both charts of steps have their plot between these edges, so that they align
 export const RIGHT = 44;
@@ -25,15 +26,15 @@ export function fit(canvas) {
   return [context, width, height];
 }
 
-/** A step for about `count` ticks over `span`: 1, 2 or 5 times a power of ten. */
-export function niceStep(span, count) {
-  const rough = span / Math.max(1, count);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  return power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+const hatches = new Map();
+
+/** A diagonal hatch in `colour`; made once. */
+export function hatch(context, colour) {
+  if (!hatches.has(colour)) hatches.set(colour, newHatch(context, colour));
+  return hatches.get(colour);
 }
 
-/** A diagonal hatch in `colour`. */
-export function hatch(context, colour) {
+function newHatch(context, colour) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const g = tile.getContext("2d");
@@ -50,31 +51,37 @@ export function hatch(context, colour) {
   return context.createPattern(tile, "repeat");
 }
 
-/** Markers [{ x, text }] as dashed lines with their text at the top; a text that would overlap the one before is left out. */
-export function drawMarkers(context, markers, top, bottom) {
+const MARKER_ROW = 15;
+const MARKER_TEXT = 44; // characters
+
+/** Markers [{ x, text }] as dashed lines with their text at the top, where one finds room from `left` on. */
+export function drawMarkers(context, markers, top, bottom, left = 0) {
   const colours = palette();
+  const lines = markers.map(({ x }) => Math.round(x) + 0.5);
+  const taken = [];
   context.save();
   context.strokeStyle = colours.mut;
   context.setLineDash([3, 3]);
   context.textAlign = "left";
-  let free = -Infinity;
-  for (const { x, text } of markers) {
-    const at = Math.round(x) + 0.5;
-    context.beginPath();
-    context.moveTo(at, top);
-    context.lineTo(at, bottom);
-    context.stroke();
-    if (at < free) continue;
-    const shown = text.length > 44 ? `${text.slice(0, 43)}…` : text;
-    const width = context.measureText(shown).width;
+  context.beginPath();
+  for (const x of lines) {
+    context.moveTo(x, top);
+    context.lineTo(x, bottom);
+  }
+  context.stroke();
+  markers.forEach(({ text }, index) => {
+    const shown = text.length > MARKER_TEXT ? `${text.slice(0, MARKER_TEXT - 1)}…` : text;
+    const wide = context.measureText(shown).width + 6;
+    const place = markerPlace(lines[index], wide, lines, taken, [left, context.canvas.clientWidth]);
+    if (place === null) return;
+    taken.push(place);
     context.fillStyle = colours.card;
     context.globalAlpha = 0.85;
-    context.fillRect(at + 2, top, width + 6, 15);
+    context.fillRect(place.left, top + place.row * MARKER_ROW, place.right - place.left, MARKER_ROW);
     context.globalAlpha = 1;
     context.fillStyle = colours.fg;
-    context.fillText(shown, at + 5, top + 11);
-    free = at + width + 14;
-  }
+    context.fillText(shown, place.left + 3, top + place.row * MARKER_ROW + 11);
+  });
   context.restore();
 }
 

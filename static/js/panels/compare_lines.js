@@ -3,7 +3,7 @@
 import { $, el, replace, setAttr, table } from "../dom.js";
 import { int, ms, NONE, percent, sig3 } from "../format.js";
 import { palette } from "../theme.js";
-import { FONT } from "./canvas.js";
+import { createChart } from "./chart.js";
 import { LETTERS, LINES, sideName } from "./sides.js";
 
 const CDFS = [
@@ -20,63 +20,43 @@ const COURSES = [
 const BODY = 0.99; // of a distribution, where its last hundredth is left out
 const MARKS = 6; // markers on a line
 const tick = (value) => (Number.isInteger(value) ? int(value) : String(Number(value.toPrecision(3))));
-const family = FONT.slice(FONT.indexOf(" ") + 1);
 
 /** A plot within `node`: draw({ lines: [{ points, index }], xMax, yMax, marks, label, stepped, and the words of ticks and values }). */
 function createPlot(node, title, unit) {
   const canvas = el("canvas", { role: "img", "aria-label": title });
   replace(node, el("h3", {}, title, " ", el("small", {}, unit)), el("div", { class: "plot" }, canvas));
-  const ticks = { font: { family, size: 11 }, maxRotation: 0 };
-  const chart = new window.Chart(canvas, {
-    type: "line",
-    data: { datasets: [] },
-    options: {
-      animation: false,
-      responsive: true,
-      maintainAspectRatio: false,
-      parsing: false,
-      interaction: { mode: "nearest", axis: "x", intersect: false },
-      layout: { padding: { right: 10 } },
-      scales: {
-        x: { type: "linear", min: 0, grid: { display: false }, ticks: { ...ticks, maxTicksLimit: 8, autoSkip: false } },
-        y: { type: "linear", min: 0, border: { display: false }, ticks: { ...ticks, maxTicksLimit: 5 } },
-      },
-      plugins: { legend: { display: false }, tooltip: { animation: false, filter: (item) => item.dataset.label !== "" } },
+  const chart = createChart(canvas, {
+    interaction: { mode: "nearest" },
+    layout: { padding: { right: 10 } },
+    scales: {
+      x: { type: "linear", min: 0, grid: { display: false }, ticks: { maxRotation: 0, maxTicksLimit: 8, autoSkip: false } },
+      y: { min: 0, border: { display: false }, ticks: { maxTicksLimit: 5 } },
     },
+    plugins: { tooltip: { filter: ({ dataset }) => dataset.label !== "" } },
   });
-  return (what) => draw(chart, canvas, what);
+  return (what) => {
+    chart.draw((drawn) => show(drawn, what));
+    setAttr(canvas, "aria-label", what.label);
+  };
 }
 
-function draw(chart, canvas, { lines, xMax, yMax, marks, label, xTick, yTick, xText, yText, stepped }) {
-  const colours = palette();
-  chart.data.datasets = [
-    ...lines.map((line) => dataset(line, colours, stepped)),
-    ...marks.map((at) => markSet(at, yMax, colours)),
-  ];
-  const { x, y } = chart.options.scales;
+function show({ data, options }, { lines, xMax, yMax, marks, xTick, yTick, xText, yText, stepped }) {
+  data.datasets = [...lines.map((line) => dataset(line, lines.length, stepped)), ...marks.map((at) => markSet(at, yMax))];
+  const { x, y } = options.scales;
   [x.max, y.max] = [xMax, yMax];
   x.ticks.callback = (value) => (value === xMax ? "" : xTick(value)); // the last one is no round number
   y.ticks.callback = (value) => (value === yMax && yMax !== 1 ? "" : yTick(value));
-  for (const axis of [x, y]) axis.ticks.color = colours.mut;
-  y.grid = { color: colours.grid };
-  Object.assign(chart.options.plugins.tooltip, {
-    backgroundColor: colours["tip-bg"],
-    titleColor: colours["tip-fg"],
-    bodyColor: colours["tip-fg"],
-    callbacks: {
-      title: () => "",
-      label: ({ raw, dataset: { label: letter } }) => `${letter}: ${xText(raw.x)}, ${yText(raw.y)}`,
-    },
-  });
-  chart.update("none");
-  setAttr(canvas, "aria-label", label);
+  options.plugins.tooltip.callbacks = {
+    title: () => "",
+    label: ({ raw, dataset: { label: letter } }) => `${letter}: ${xText(raw.x)}, ${yText(raw.y)}`,
+  };
 }
 
-function dataset({ points, index }, colours, stepped) {
+function dataset({ points, index }, count, stepped) {
   const { property, dash, mark } = LINES[index];
-  const colour = colours[property];
+  const colour = palette()[property];
   const every = Math.max(1, Math.floor(points.length / MARKS));
-  const first = Math.floor((every * (index + 1)) / (LINES.length + 1)); // no two sides mark the same place
+  const first = Math.floor((every * (index + 1)) / (count + 1)); // no two sides mark the same place
   return {
     label: LETTERS[index],
     data: points,
@@ -87,22 +67,20 @@ function dataset({ points, index }, colours, stepped) {
     stepped: stepped ? "before" : false,
     pointStyle: mark,
     pointBorderColor: colour,
-    pointRadius: (context) => (context.dataIndex % every === first ? 4 : 0),
-    spanGaps: false,
+    pointRadius: ({ dataIndex }) => (dataIndex % every === first ? 4 : 0),
     clip: 5, // a line along the edge is not cut in half
   };
 }
 
-const markSet = (x, top, colours) => ({
+const markSet = (x, top) => ({
   label: "",
   data: [
     { x, y: 0 },
     { x, y: top },
   ],
-  borderColor: colours.fg,
+  borderColor: palette().fg,
   borderWidth: 1,
   borderDash: [1, 3],
-  pointRadius: 0,
   pointHitRadius: 0,
 });
 

@@ -25,7 +25,7 @@ export function runWords(run) {
 }
 
 /** The runs of an answer; `leaveOut(id)` takes one away. */
-export function sideList({ runs, split }, leaveOut) {
+export function sideList({ runs, split, differing }, leaveOut) {
   const shown = split === null ? runs : runs.slice(0, 1);
   const item = (side, index) =>
     el(
@@ -35,7 +35,7 @@ export function sideList({ runs, split }, leaveOut) {
       el("a", { href: runUrl(side.run.id), title: side.run.id }, title(side.run)),
       side.verdict ? verdictTag(side.verdict) : el("span", { class: "tag" }, side.run.status),
       simulatedTag(side),
-      el("small", {}, factWords(side)),
+      el("small", {}, factWords(side, split === null ? differing.map((row) => [row.name, row.values[index], row.of]) : [])),
       ...side.changes.map((change) => splitLink(side.run, change)),
       shown.length > 2 ? leaveOutButton(side.run, leaveOut) : null,
     );
@@ -47,8 +47,11 @@ function simulatedTag({ run, simulated }) {
   return el("span", { class: "tag", "data-tone": "warn" }, run.simulated ? "simulated" : "simulated hardware");
 }
 
-function factWords({ run, settings }) {
-  return [when(run.started || run.created), settings.policy, ...ownSettings(run)].filter(Boolean).join(" · ");
+/** When, by which policy, and what tells it from the others. */
+function factWords({ run, settings }, rows) {
+  const own = rows.filter(([name, value, of]) => value !== null && name !== "policy" && ["settings", "parameters"].includes(of));
+  const said = own.map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : valueText(value)}`);
+  return [when(run.started || run.created), settings.policy, ...said].filter(Boolean).join(" · ");
 }
 
 function leaveOutButton(run, leaveOut) {

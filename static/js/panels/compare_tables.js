@@ -24,7 +24,7 @@ export function warnings({ runs, split, warnings: list }) {
   return el(
     "ul",
     { class: "warnings" },
-    ...list.map((text) => el("li", {}, el("b", { "aria-hidden": "true" }, "⚠ "), named(text).replaceAll("_", " "))),
+    ...list.map((text) => el("li", {}, el("b", { "aria-hidden": "true" }, "⚠ "), named(text).replace(/ is \w+$/, (said) => said.replaceAll("_", " ")))),
   );
 }
 
@@ -96,6 +96,7 @@ const FIGURES = [
   ["goodput.attainment", "Attainment, %", 100, null],
   ["goodput.attainment_admitted", "Attainment of those not refused, %", 100, null],
   ["goodput.fluid", "Fluid answers, %", 100, null],
+  ["throughput.offered_s", "Offered, requests/s", 1, null],
   ["throughput.requests_s", "Answered, requests/s", 1, { finish: "stop,length" }],
   ["throughput.output_tok_s", "Output, tok/s", 1, { sort: "-output_tokens" }],
   ["fairness.jain", "Jain’s index of service", 1, null],
@@ -157,7 +158,7 @@ function figureTable(sides, first, rows) {
     heads.push(
       el("th", { class: "num", scope: "col" }, sideName(sides, index)),
       th(`Δ to A`, true, "relative to A; the difference itself in the tooltip"),
-      th("95 % interval", true, "of the difference to A"),
+      th("95 % interval", true, "of Δ, in % of A"),
       th("Reading"),
     );
   });
@@ -176,7 +177,7 @@ function figureRow(sides, { row, label, unit, times, formula = null, filters, co
       ? [
           ...mine,
           changeCell(row, index, times, unit, value),
-          intervalCell(row.interval[index], times),
+          intervalCell(row.interval[index], row.values[0]),
           readingCell(row.reading[index]),
         ]
       : mine;
@@ -209,9 +210,9 @@ function changeCell(row, index, times, unit, value) {
   );
 }
 
-function intervalCell(bounds, times) {
-  const [low, high] = bounds || [];
-  const text = bounds ? `[${signed(low, sig3(Math.abs(low * times)))}, ${signed(high, sig3(Math.abs(high * times)))}]` : NONE;
+function intervalCell(bounds, base) {
+  const share = (value) => signed(value, percent(Math.abs(value / base)));
+  const text = bounds && base ? `[${bounds.map(share).join(", ")}] %` : NONE;
   return el("td", { class: bounds ? "num" : "num mut", title: bounds ? null : "a figure of the whole run: no interval" }, text);
 }
 

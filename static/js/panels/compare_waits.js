@@ -1,7 +1,7 @@
 // Waiting by reason side by side: a stacked bar a run, as long as the run waited, and the same as a table. Pure.
 
 import { el, swatch } from "../dom.js";
-import { ms, NONE, percent } from "../format.js";
+import { ms, NONE, percents } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
 import { listOf, sideName } from "./sides.js";
 
@@ -16,8 +16,9 @@ export function compareWaits({ runs, waits }) {
 function bars(sides, waits, whole) {
   const most = Math.max(...whole);
   const nodes = sides.flatMap((side, index) => {
-    const pieces = waits.filter((row) => row.values[index] > 0).map((row) => piece(side, row, index, most));
-    const said = waits.map((row) => `${SHORT[row.name] || row.name} ${percent(row.shares[index])} %`).join(", ");
+    const pieces = waits.filter((row) => row.values[index] > 0).map((row) => piece(row, index, most, sharesOf(waits, index)[waits.indexOf(row)]));
+    const shares = sharesOf(waits, index);
+    const said = waits.map((row, each) => `${SHORT[row.name] || row.name} ${shares[each]} %`).join(", ");
     return [
       sideName(sides, index),
       el("div", { class: "track", role: "img", "aria-label": `${ms(whole[index])} in all: ${said}` }, ...pieces),
@@ -27,8 +28,11 @@ function bars(sides, waits, whole) {
   return el("div", { class: "hbars waitbars" }, ...nodes);
 }
 
-function piece(side, row, index, most) {
-  const title = `${SHORT[row.name] || row.name}: ${ms(row.values[index])}, ${percent(row.shares[index])} %`;
+/** By reason, of one side's waiting; they add up to 100. */
+const sharesOf = (waits, index) => percents(waits.map((row) => row.shares[index]));
+
+function piece(row, index, most, share) {
+  const title = `${SHORT[row.name] || row.name}: ${ms(row.values[index])}, ${share} %`;
   const node = el("i", { title });
   node.style.setProperty("width", `${(100 * row.values[index]) / most}%`);
   node.style.setProperty("background", `var(--${ink(row.name)})`);
@@ -36,8 +40,9 @@ function piece(side, row, index, most) {
 }
 
 function tableOf(sides, waits, whole) {
+  const shares = sides.map((_, index) => sharesOf(waits, index));
   const cell = (side, row, index) => {
-    const text = row.values[index] ? `${ms(row.values[index])} · ${percent(row.shares[index])} %` : NONE;
+    const text = row.values[index] ? `${ms(row.values[index])} · ${shares[index][waits.indexOf(row)]} %` : NONE;
     const href = row.values[index] ? listOf(side, { wait: row.name, sort: "-queue_ms" }) : null;
     return el("td", { class: "num" }, href ? el("a", { href }, text) : text);
   };

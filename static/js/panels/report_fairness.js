@@ -1,7 +1,7 @@
 // Between tenants, and between prefills and decodes: who got how much, and who was in whose way. Pure: data in, nodes out.
 
 import { el, table } from "../dom.js";
-import { int, ms, NONE, percent, plural, requestOf, requestUrl, shortId, sig3 } from "../format.js";
+import { int, ms, NONE, percent, percents, plural, requestOf, requestUrl, shortId, sig3 } from "../format.js";
 import { SHORT } from "../words.js";
 import { factsTable, listUrl } from "./report_tables.js";
 
@@ -11,18 +11,21 @@ const few = (figures, q) => (figures.few.includes(q) && figures.n > 0 ? "*" : ""
 function topWaits(waits) {
   const whole = Object.values(waits).reduce((sum, value) => sum + value, 0);
   const rows = Object.entries(waits).sort((a, b) => b[1] - a[1]);
-  const said = rows.slice(0, 2).map(([reason, value]) => `${SHORT[reason] || reason} ${percent(value / whole)} %`);
+  const shares = percents(rows.map(([, value]) => value / whole));
+  const said = rows.slice(0, 2).map(([reason], index) => `${SHORT[reason] || reason} ${shares[index]} %`);
   return said.join(", ") || NONE;
 }
 
 export function fairness(run, found) {
   const tenants = Object.entries(found.tenants);
+  const names = tenants.map(([name]) => name);
+  const shares = percents(tenants.map(([, t]) => t.share));
   const waited = (name) => listUrl(run, { tenant: name, sort: "-queue_ms" });
   const columns = [
     { label: "Tenant", cell: ([name]) => el("a", { href: listUrl(run, { tenant: name }) }, name) },
     { label: "Requests", num: true, cell: ([, t]) => int(t.requests) },
     { label: "Service", num: true, cell: ([, t]) => int(t.service), title: "prompt + 2 × output tokens" },
-    { label: "Share", num: true, cell: ([, t]) => `${percent(t.share)} %` },
+    { label: "Share", num: true, cell: ([name]) => `${shares[names.indexOf(name)]} %` },
     { label: "TTFT p50 ms", num: true, cell: ([, t]) => sig3(t.ttft_ms.p50) + few(t.ttft_ms, "p50") },
     { label: "TTFT p95 ms", num: true, cell: ([, t]) => sig3(t.ttft_ms.p95) + few(t.ttft_ms, "p95") },
     {

@@ -2,7 +2,7 @@
 
 import { query } from "../api.js";
 import { el, table } from "../dom.js";
-import { int, ms, NONE, percent, plural, sig3, valueText } from "../format.js";
+import { int, ms, NONE, percent, percents, plural, sig3, valueText } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
 import { hbars } from "./hbars.js";
 
@@ -124,7 +124,7 @@ function cells(run, figures, sort) {
   if (!figures) return [...QS, "n"].map(() => el("td", { class: "num mut" }, NONE));
   const values = QS.map((q) => {
     const few = figures.few.includes(q) && figures.n > 0;
-    const title = figures[q] === null ? "undefined" : `${figures[q]} ms, n = ${figures.n}${few ? ", few samples" : ""}`;
+    const title = figures[q] === null ? `no value: n = ${figures.n}` : `${figures[q]} ms, n = ${figures.n}${few ? ", few samples" : ""}`;
     const text = figures[q] === null ? NONE : sig3(figures[q]);
     return el(
       "td",
@@ -141,14 +141,15 @@ export function waits(run, found) {
   const rows = Object.entries(found).sort((a, b) => b[1].ms - a[1].ms);
   if (rows.length === 0) return [el("p", { class: "empty" }, "Nobody waited.")];
   const most = Math.max(...rows.map(([, wait]) => wait.share));
+  const said = percents(rows.map(([, wait]) => wait.share));
   return [
     hbars(
-      rows.map(([reason, wait]) => ({
+      rows.map(([reason, wait], index) => ({
         label: SHORT[reason] || reason,
         property: REASONS.includes(reason) ? `r-${reason}` : "mut",
         share: wait.share / most,
         href: listUrl(run, { wait: reason, sort: "-queue_ms" }),
-        figure: `${percent(wait.share)} % · ${ms(wait.ms)} · ${plural(wait.requests, "request")}`,
+        figure: `${said[index]} % · ${ms(wait.ms)} · ${plural(wait.requests, "request")}`,
       })),
     ),
   ];
@@ -163,7 +164,8 @@ function admittedWords(good) {
   return good.n_admitted === good.n ? "" : `; ${percent(good.attainment_admitted)} % of those not refused`;
 }
 
-export function goodput(run, { goodput: good, throughput }) {
+export function goodput(run, { goodput: good, throughput, run: { progress } }) {
+  const capacity = (progress || {}).capacity;
   const from = good.slo.ttft_from === "due" ? "from due" : "from sent";
   return [
     factsTable([
@@ -174,6 +176,7 @@ export function goodput(run, { goodput: good, throughput }) {
         `${percent(good.attainment)} % of ${plural(good.n, "request")} sent (failed and refused ones count as missed)${admittedWords(good)}`,
       ],
       ["Fluid", `${percent(good.fluid)} % of the answers had 9 of 10 tokens by their deadline (fluidity index)`],
+      ["Offered", throughput.offered_s ? `${sig3(throughput.offered_s)} requests/s${capacity ? `; measured capacity: ${sig3(capacity)} tokens/s` : ""}` : "by users who wait for their answers"],
       ["Requests", `${sig3(throughput.requests_s)} answered a second`],
       ["Output", `${sig3(throughput.output_tok_s)} tok/s, ${int(throughput.output_tokens)} tokens`],
       ["Prompts", `${sig3(throughput.prompt_tok_s)} tok/s, ${int(throughput.prompt_tokens)} tokens`],
@@ -198,18 +201,22 @@ export function steps(found, waste) {
       ["KV memory", waste.kv_used ? `${percent(waste.kv_used.mean)} % in use, at most ${percent(waste.kv_used.peak)} %` : NONE],
       ["Preemptions", preemptionWords(found, waste)],
       ["No step ran", `${percent(waste.idle_share)} % of the time`],
-      ["Late on this host", plural(found.host_late, "step")],
+      ["Late on this host", lateWords(found)],
     ]),
     el("p", { class: "hint" }, "What ended admission, share of steps:"),
     hbars(
-      bound.map(([reason, share]) => ({
+      bound.map(([reason, share], index) => ({
         label: reason === "step" ? "nobody left waiting" : SHORT[reason] || reason,
         property: `r-${reason}`,
         share: share / most,
-        figure: `${percent(share)} %`,
+        figure: `${percents(bound.map(([, each]) => each))[index]} %`,
       })),
     ),
   ];
+}
+
+function lateWords({ host_late: late, host_late_time: time }) {
+  return late && time ? `${plural(late, "step")}, by ${percent(time)} % of all step time` : plural(late, "step");
 }
 
 function preemptionWords(found, waste) {

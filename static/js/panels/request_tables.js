@@ -1,7 +1,7 @@
 // The tables of one request: where its time went, what it is, its slices, events and batch mates. A request's JSON in, nodes out.
 
 import { el, swatch, table } from "../dom.js";
-import { int, ms, NONE, percent, requestUrl, shortId, sig3, valueText, when, zone } from "../format.js";
+import { int, ms, NONE, percent, percents, requestUrl, shortId, sig3, valueText, when, zone } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
 import { factsTable } from "./report_tables.js";
 import { openStep } from "./step_card.js";
@@ -42,11 +42,12 @@ export function ledger(request) {
   ]);
   const rows = [...waits, ...parts];
   if (rows.length === 0) return [el("p", { class: "empty" }, unbooked(request))];
-  const nodes = rows.flatMap(([name, words, length, property]) => [
+  const said = percents(rows.map(([, , length]) => (whole ? length / whole : null)));
+  const nodes = rows.flatMap(([name, words, length, property], index) => [
     swatch(property),
     el("span", {}, name, el("small", {}, ` — ${words}`)),
     el("span", { class: "num" }, ms(length)),
-    el("span", { class: "num mut" }, whole ? `${percent(length / whole)} %` : ""),
+    el("span", { class: "num mut" }, whole ? `${said[index]} %` : ""),
   ]);
   const sum = rows.reduce((total, row) => total + row[2], 0);
   nodes.push(

@@ -12,9 +12,9 @@ const warn = (text, title) => el("span", { class: "tag", "data-tone": "warn", ti
 export const title = (run) => run.name || run.scenario || run.id;
 export const policyOf = (run) => (run.settings && run.settings.policy) || null;
 
-const asked = (run) =>
-  Object.entries(run.scheduler || {})
-    .map(([name, value]) => `${name}=${value}`)
+const unlike = (run) =>
+  Object.entries(run.unlike_default || {})
+    .map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`)
     .join(" ");
 
 const COLUMNS = [
@@ -50,6 +50,7 @@ const COLUMNS = [
       ),
   },
   { label: "Policy", sort: "policy", value: policyOf, cell: (run) => policyOf(run) || NONE },
+  { label: "Not as by default", class: "wrap", cell: (run) => el("span", { class: "mono" }, unlike(run) || NONE) },
   { label: "Took", num: true, sort: "took", value: took, cell: (run) => clock(took(run)) },
   ...["sent", "ok", "failed", "refused"].map((name) => ({
     label: name[0].toUpperCase() + name.slice(1),
@@ -59,7 +60,6 @@ const COLUMNS = [
     cell: (run) => int(counted(name)(run)),
   })),
   { label: "Seed", num: true, sort: "seed", value: (run) => run.seed, cell: (run) => int(run.seed) },
-  { label: "Changed settings", class: "wrap", cell: (run) => el("span", { class: "mono" }, asked(run) || NONE) },
 ];
 
 export const SORTS = COLUMNS.filter((column) => column.sort).map((column) => column.sort);

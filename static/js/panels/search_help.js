@@ -12,6 +12,8 @@ export function drawSearchHelp(node, { words, measures }) {
     ...row('tenant:a  kind:"two words"', `fields: ${words.join(", ")}`),
     ...row("state:waiting,running", "any of several"),
     ...row("ttft>500ms  e2e<=2s", `durations, with ms or s: ${named("ms")}`),
+    ...row("ttft:none", "those that have none"),
+    ...row("run:poisson", "a run's id, name or scenario"),
     ...row("wait.kv_blocks>200ms", `time waited for a reason: ${waits.join(", ")}`),
     ...row("preemptions>0", `counts: ${named(null)}`),
     ...row("since:2026-11-30T10:00", "received at or after, ISO 8601 (UTC without a zone); until: before"),

@@ -1,10 +1,32 @@
 // The sentence on top: what binds now; what serves; whether the hardware is simulated; whether there is anything to see.
 
-import { $, setAttr, setHidden, setStyle, setText } from "../dom.js";
+import { get } from "../api.js";
+import { $, el, replace, setAttr, setHidden, setStyle, setText } from "../dom.js";
 import { sentence } from "../words.js";
 
+let earlier = false; // do the records hold what ran before this start?
+
+/** Asks the records once what ran last, and puts a link to it where the page says that nothing has run. */
+export async function tellEarlier() {
+  const [run, request] = await Promise.all(["runs", "requests"].map(newest));
+  earlier = run !== null || request !== null;
+  if (!earlier) return;
+  const link = run
+    ? el("a", { href: `/runs/${encodeURIComponent(run.id)}` }, `the last run, ${run.scenario || run.name || run.id}`)
+    : el("a", { href: "/requests" }, "the requests before");
+  replace($("#before"), "Nothing has run since this start; the records have ", link, ".");
+}
+
+async function newest(what) {
+  try {
+    return (await get(`/api/${what}?limit=1`)).items[0] || null;
+  } catch {
+    return null; // the page says then what it knows by itself
+  }
+}
+
 export function drawSentence(state) {
-  const { text, reason } = sentence(state.gauges);
+  const { text, reason } = sentence(state.gauges, earlier);
   setText($("#sentence"), text);
   setStyle($(".says .mark"), "background", reason ? `var(--r-${reason})` : "var(--ok)");
   if (state.server === null) return;

@@ -4,19 +4,24 @@ import { el, replace } from "../dom.js";
 import { valueText } from "../format.js";
 
 /** One field. spec: { name, type, low, high, choices, help, unit }. Returns { node, read } where read() gives undefined if unset. */
-export function field(spec, value, { optional = false, disabled = false } = {}) {
+export function field(spec, value, { optional = false, restart = false } = {}) {
   const input = makeInput(spec, value, optional);
   input.name = spec.name;
-  input.disabled = disabled;
+  if (restart) input.title = "read at the server's start: type what you want, the command is shown";
   const range = rangeText(spec);
-  const head = el("span", {}, el("b", {}, spec.name), disabled ? " · restart" : "");
+  const head = el("span", {}, el("b", {}, ...breakable(spec.name)), restart ? " · restart" : "");
   const hint = [spec.help, range].filter(Boolean).join(" · ");
   return {
-    node: el("label", { class: "field" }, head, input, el("span", { class: "hint" }, hint)),
+    node: el("label", { class: restart ? "field restart" : "field" }, head, input, el("span", { class: "hint" }, hint)),
     input,
     read: () => read(input, spec),
   };
 }
+
+const LINK = new URLSearchParams(location.search); // as the page was opened: it rewrites its address later
+
+/** A long name may break after "_". */
+const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, el("wbr")]);
 
 /** Numbers of one family, `weight.*`, in one line: "ann=2, bob=0.5". read() gives { "weight.ann": 2, "weight.bob": 0.5 }. */
 export function familyField(spec, values) {
@@ -81,13 +86,20 @@ function read(input, spec) {
   return spec.type === "int" || spec.type === "float" ? Number(input.value) : input.value;
 }
 
-/** Live settings as optional fields: left empty, a setting stays as it is. Returns changes(). */
+/** Live settings as optional fields: left empty, a setting stays as it is; a link may fill `scheduler.NAME`. Returns changes(). */
 export function optionalSettings(box, table, settings, policies) {
   const specs = table.filter((spec) => spec.live && spec.type !== "dict");
   const fields = specs.map((spec) => [
     spec.name,
     field(spec.name === "policy" ? { ...spec, choices: policies } : spec, settings[spec.name], { optional: true }),
   ]);
-  replace(box, ...fields.map(([, one]) => one.node));
+  for (const [name, one] of fields) {
+    const wanted = LINK.get(`scheduler.${name}`);
+    if (wanted !== null) one.input.value = wanted;
+    if (wanted !== null) box.closest("details").open = true;
+  }
+  const left = table.filter((spec) => !spec.live).map((spec) => spec.name);
+  const where = ["Read at the server's start, so not here: ", left.join(", "), " (", el("a", { href: "/policy" }, "how"), ")."];
+  replace(box, ...fields.map(([, one]) => one.node), left.length ? el("p", { class: "hint wide" }, ...where) : null);
   return () => Object.fromEntries(fields.map(([name, one]) => [name, one.read()]).filter(([, value]) => value !== undefined));
 }

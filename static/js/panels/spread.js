@@ -3,6 +3,7 @@
 import { $, el, replace, setAttr, setHidden, setText, table } from "../dom.js";
 import { int, ms, sig3 } from "../format.js";
 import { palette } from "../theme.js";
+import { wireTable } from "./as_table.js";
 import { drawMarkers, fit, hover } from "./canvas.js";
 
 const EDGE = 10;
@@ -123,11 +124,7 @@ export function createSpread(card, onBrush) {
   hover(canvas, told);
 
   const button = $("[data-as-table]", card);
-  button.addEventListener("click", () => {
-    setHidden(box, !box.hidden);
-    setAttr(button, "aria-expanded", String(!box.hidden));
-    setText(button, box.hidden ? "Show as table" : "Hide table");
-  });
+  wireTable(card);
 
   function show(next, words) {
     data = next;

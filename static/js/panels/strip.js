@@ -7,7 +7,9 @@ import { STEPS_KEPT } from "../store.js";
 import { palette } from "../theme.js";
 import { SHORT } from "../words.js";
 import { asTable } from "./as_table.js";
-import { drawMarkers, fit, hover, LEFT, niceStep, RIGHT } from "./canvas.js";
+import { drawMarkers, fit, hover, LEFT, RIGHT } from "./canvas.js";
+import { niceStep } from "./scale.js";
+import { shareCursor } from "./cursor.js";
 import { drawLegend } from "./legend.js";
 
 const BOTTOM = 20;
@@ -17,8 +19,29 @@ export function createStrip(store) {
   const card = $("#strip");
   const canvas = $("canvas", card);
   hover(canvas, (x) => tipText(store.state, x, canvas.clientWidth));
+  shareSteps(canvas, store);
   const drawTable = asTable(card, store, COLUMNS, lastRows);
   return { draw: (state) => draw(card, canvas, state), drawTable };
+}
+
+/** The cursor over a chart whose axis is that of the steps. */
+export function shareSteps(canvas, store) {
+  shareCursor(
+    canvas,
+    (x) => store.state.steps.t[indexAt(store.state.steps, x, canvas.clientWidth)] ?? null,
+    (t) => {
+      const { steps } = store.state;
+      const index = steps.t.findIndex((end) => end >= t);
+      return index < 0 || t < steps.t[0] - steps.ms[0] ? null : stepX(index + 0.5, steps.seq.length, canvas.clientWidth);
+    },
+  );
+}
+
+/** The index of the step at `x`, -1 beside them. */
+function indexAt(steps, x, width) {
+  const share = (x - LEFT) / (width - LEFT - RIGHT);
+  const index = Math.floor(share * STEPS_KEPT) - (STEPS_KEPT - steps.seq.length);
+  return index < 0 || share > 1 || index >= steps.seq.length ? -1 : index;
 }
 
 /** x of step `index` of `count`, the newest at the right edge. */
@@ -39,7 +62,7 @@ function draw(card, canvas, state) {
   const marks = state.markers
     .map((mark) => ({ x: markX(steps, mark.t, width), text: mark.text }))
     .filter((mark) => mark.x !== null);
-  drawMarkers(context, marks, TOP, bottom);
+  drawMarkers(context, marks, TOP, bottom, LEFT);
   const count = steps.seq.length;
   setText(
     $(".note", card),
@@ -81,13 +104,23 @@ function grid(context, width, top, y) {
   }
 }
 
+/** [step, x, width] of what is drawn: of steps that share a column of pixels the largest, so that no tint is laid twice. */
+function* columns(steps, width) {
+  const count = steps.seq.length;
+  let largest = 0;
+  for (let i = 0; i < count; i += 1) {
+    if (steps.prefill[i] + steps.decode[i] > steps.prefill[largest] + steps.decode[largest]) largest = i;
+    const [x, next] = [stepX(i, count, width), stepX(i + 1, count, width)];
+    if (next === x && i + 1 < count) continue;
+    yield [largest, x, Math.max(1, next - x)];
+    largest = i + 1;
+  }
+}
+
 function bars(context, steps, width, y) {
   const colours = palette();
-  const count = steps.seq.length;
   const zero = y(0);
-  for (let i = 0; i < count; i += 1) {
-    const x = stepX(i, count, width),
-      w = Math.max(1, stepX(i + 1, count, width) - x);
+  for (const [i, x, w] of columns(steps, width)) {
     const prefill = steps.prefill[i],
       total = prefill + steps.decode[i];
     const yp = y(prefill),
@@ -147,11 +180,9 @@ function label(steps) {
 }
 
 function tipText(state, x, width) {
-  const steps = state.steps,
-    count = steps.seq.length;
-  const share = (x - LEFT) / (width - LEFT - RIGHT);
-  const i = Math.floor(share * STEPS_KEPT) - (STEPS_KEPT - count);
-  if (i < 0 || i >= count || share > 1) return null;
+  const { steps } = state;
+  const i = indexAt(steps, x, width);
+  if (i < 0) return null;
   const unused = steps.budget[i] - steps.prefill[i] - steps.decode[i];
   const bound = steps.binding[i] === "step" ? "nobody left to take in" : `bound by ${SHORT[steps.binding[i]]}`;
   return `step ${int(steps.step[i])} · ${sig3(steps.ms[i])} ms\nprefill ${int(steps.prefill[i])} · decode ${int(steps.decode[i])} · unused ${int(unused)}\n${bound} · ${int(steps.waiting[i])} waiting · ${int(steps.running[i])} running`;

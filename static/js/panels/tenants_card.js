@@ -1,7 +1,7 @@
 // Tenants now: who holds which share of the running, who waits, and who has waited longest. counts() is pure: bars in, rows out.
 
 import { $, el, setAttr, setHidden, setStyle, setText } from "../dom.js";
-import { int, ms, percent } from "../format.js";
+import { int, ms, NONE, percents } from "../format.js";
 
 const SHOWN = 12;
 
@@ -30,7 +30,8 @@ export function drawTenants(state) {
   while (body.rows.length > shown.length) body.deleteRow(-1);
   while (body.rows.length < shown.length) body.append(newRow());
   const running = rows.reduce((sum, row) => sum + row.running, 0);
-  shown.forEach((row, index) => fill(body.rows[index], row, running, state.gauges.max_num_seqs));
+  const said = percents(rows.map((row) => (running ? row.running / running : null)));
+  shown.forEach((row, index) => fill(body.rows[index], row, said[index], state.gauges.max_num_seqs));
   setHidden($(".scroll", card), rows.length === 0);
   setHidden($(".empty", card), rows.length > 0);
   const more = rows.length > SHOWN ? ` · the first ${int(SHOWN)} of ${int(rows.length)}` : "";
@@ -43,13 +44,13 @@ function newRow() {
   return el("tr", {}, cell(null, el("a")), cell("share", track), cell("num"), cell("num"), cell("num"), cell("num"));
 }
 
-function fill(node, row, running, slots) {
+function fill(node, row, ofRunning, slots) {
   const [tenant, share, of, run, waiting, longest] = node.cells;
   const link = tenant.firstChild;
   setText(link, row.tenant);
   setAttr(link, "href", `/requests?${new URLSearchParams({ tenant: row.tenant })}`);
   setStyle($("i", share), "width", `${slots ? (100 * row.running) / slots : 0}%`);
-  setText(of, running ? `${percent(row.running / running)} %` : "—");
+  setText(of, ofRunning === NONE ? NONE : `${ofRunning} %`);
   setText(run, row.preempted ? `${int(row.running)} + ${int(row.preempted)} preempted` : int(row.running));
   setText(waiting, int(row.waiting));
   setText(longest, ms(row.longest));

@@ -5,7 +5,9 @@ import { $, $$, setAttr, setStyle, setText } from "../dom.js";
 import { int, ms, plural, requestUrl } from "../format.js";
 import { palette } from "../theme.js";
 import { asTable } from "./as_table.js";
-import { drawMarkers, fit, hatch, hover, LEFT, niceStep } from "./canvas.js";
+import { drawMarkers, fit, hatch, hover, LEFT } from "./canvas.js";
+import { niceStep } from "./scale.js";
+import { shareCursor } from "./cursor.js";
 import { drawLegend } from "./legend.js";
 
 const STRIP = 40; // height of the density strip, its gap included
@@ -31,6 +33,11 @@ export function createTimeline(store, loop) {
     setStyle(canvas, "cursor", bar ? "pointer" : "default");
     return bar ? barText(bar, view.now) : queueText(view, canvas, x, y);
   });
+  shareCursor(
+    canvas,
+    (x) => (x < LEFT || !view.scale ? null : view.from + (x - LEFT) / view.scale),
+    (t) => (!view.scale || t < view.from || t > view.to ? null : LEFT + (t - view.from) * view.scale),
+  );
   canvas.addEventListener("click", (event) => {
     const bar = hit(view, canvas, event.offsetX, event.offsetY);
     if (bar) location.assign(requestUrl(bar.id));
@@ -76,11 +83,12 @@ function draw(card, canvas, view, state) {
     marks.map((mark) => ({ x: x(mark.t), text: mark.text })),
     0,
     height - BOTTOM,
+    LEFT,
   );
   const dropped = state.barsDropped ? ` · ${int(state.barsDropped)} older bars not kept` : "";
   setText(
     $(".note", card),
-    `a row a slot, last ${int((view.to - view.from) / 1000)} s · click a bar for its request${dropped}`,
+    `a row a slot, last ${lengthWords((view.to - view.from) / 1000, view.window)} · click a bar for its request${dropped}`,
   );
   drawLegend($(".legend", card), LEGEND);
   setAttr(
@@ -89,6 +97,9 @@ function draw(card, canvas, view, state) {
     `Timeline of ${plural(view.bars.length, "bar")} in ${plural(view.slots, "slot")}: ${int(state.gauges.running)} running, ${int(state.gauges.waiting)} queued, ${int(state.gauges.preempted)} preempted`,
   );
 }
+
+/** "60 s", or "20 of 60 s" where there is no more yet. */
+export const lengthWords = (shown, wanted) => (shown < wanted ? `${int(shown)} of ${int(wanted)} s` : `${int(shown)} s`);
 
 /** Window, rows and row height: what is drawn and what is hit are the same lists. */
 function layOut(view, state) {

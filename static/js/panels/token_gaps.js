@@ -4,11 +4,18 @@
 import { $, el, replace, setAttr, setHidden, setText, table } from "../dom.js";
 import { int, ms, NONE, plural, requestUrl, shortId, sig3 } from "../format.js";
 import { palette } from "../theme.js";
+import { asTable, ROWS } from "./as_table.js";
 import { fit, hover, LEFT } from "./canvas.js";
 import { binned } from "./gap_bins.js";
 
 const TOP = 8;
 const BOTTOM = 18;
+const TABLE = [
+  { label: "Token", num: true, cell: (bar) => int(bar.token) },
+  { label: "After, ms", num: true, cell: (bar) => sig3(bar.ms) },
+  { label: "Step", num: true, cell: (bar) => int(bar.step) },
+  { label: "At, ms", num: true, cell: (bar) => sig3(bar.t_ms) },
+];
 
 export function createTokenGaps(onStep) {
   const card = $("#gaps");
@@ -20,11 +27,14 @@ export function createTokenGaps(onStep) {
     if (x < LEFT || !bar) return null;
     return `token ${int(bar.token)} · ${ms(bar.ms)} after the one before\nstep ${int(bar.step)} · at ${ms(bar.t_ms)}`;
   });
+  const shown = { state: [] };
+  const drawTable = asTable(card, shown, TABLE, (all) => all.slice(-ROWS).reverse());
   const draw = (request) => {
     last = request;
     const gaps = request.gaps;
     const found = binned(gaps);
-    bars = found.bars;
+    bars = shown.state = found.bars;
+    drawTable(bars);
     setHidden($(".plot", card), bars.length === 0);
     setHidden($(".worst", card), bars.length === 0);
     setHidden($(".empty", card), bars.length > 0);

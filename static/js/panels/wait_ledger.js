@@ -2,7 +2,7 @@
 
 import { el, swatch, table } from "../dom.js";
 import { blockersWords, booked, byReason, merged, sharesWords } from "../blocked.js";
-import { int, ms, percent, plural } from "../format.js";
+import { int, ms, percents, plural } from "../format.js";
 import { SHORT } from "../words.js";
 
 const ROWS = 100;
@@ -31,11 +31,12 @@ export function waitLedger(request, until) {
   if (stretches.length === 0) return [el("p", { class: "empty" }, noWait(request))];
   const sums = booked(byReason(stretches, until), request.waits);
   const whole = sums.reduce((sum, one) => sum + one.ms, 0);
-  const rows = sums.flatMap((one) => [
+  const said = percents(sums.map((one) => (whole ? one.ms / whole : null)));
+  const rows = sums.flatMap((one, index) => [
     swatch(`r-${one.reason}`),
     el("span", {}, SHORT[one.reason], el("small", {}, sharesWords(one.shares) && ` — ${sharesWords(one.shares)}`)),
     el("span", { class: "num" }, ms(one.ms)),
-    el("span", { class: "num mut" }, `${percent(whole ? one.ms / whole : null)} %`),
+    el("span", { class: "num mut" }, `${said[index]} %`),
   ]);
   return [el("div", { class: "ledger" }, ...rows), details(request, until)];
 }

@@ -1,6 +1,7 @@
-// Waiting now: the ten that wait longest, each with what it waits for and who holds that.
+// Waiting now: the ten that wait longest, with what they wait for and who holds that. Who waits for the same stands together,
+// and it is said once.
 
-import { $, el, replace, setAttr, setHidden, setStyle, setText, swatch } from "../dom.js";
+import { $, el, setAttr, setHidden, setStyle, setText, swatch } from "../dom.js";
 import { int, ms, requestUrl, shortId } from "../format.js";
 import { blockersWords } from "../blocked.js";
 import { reasonWords, SHORT } from "../words.js";
@@ -11,9 +12,27 @@ export function drawWaiting(state) {
   const rows = state.waitingNow;
   while (body.rows.length > rows.length) body.deleteRow(-1);
   while (body.rows.length < rows.length) body.append(newRow());
-  rows.forEach((row, index) => fill(body.rows[index], row, state.gauges));
+  let index = 0;
+  for (const [words, group] of grouped(rows, (row) => waitsFor(row, state.gauges)))
+    group.forEach((row, place) => fill(body.rows[index++], row, words, place === 0 ? group.length : 0));
   setHidden($(".scroll", card), rows.length === 0);
   setHidden($(".empty", card), rows.length > 0);
+}
+
+/** Rows by equal words, in the order of each group's first: [[words, rows], …]. */
+export function grouped(rows, wordsOf) {
+  const groups = new Map();
+  for (const row of rows) {
+    const words = wordsOf(row);
+    if (!groups.has(words)) groups.set(words, []);
+    groups.get(words).push(row);
+  }
+  return [...groups];
+}
+
+function waitsFor(row, gauges) {
+  const held = blockersWords(row.blockers, row.number);
+  return held ? `${SHORT[row.reason]}: ${held}` : reasonWords(row.reason, gauges);
 }
 
 function newRow() {
@@ -32,15 +51,17 @@ function newRow() {
   );
 }
 
-function fill(node, row, gauges) {
+/** `span`: how many rows share the reason said here; 0 where it is said above. */
+function fill(node, row, words, span) {
   const [id, waited, reason, tenant, kind, priority, prompt] = node.cells;
   setText(id.firstChild, shortId(row.id));
   setAttr(id.firstChild, "title", row.id);
   setAttr(id.firstChild, "href", requestUrl(row.id));
   setText(waited, ms(row.waited_ms));
   setStyle(reason.firstChild.firstChild, "background", `var(--r-${row.reason})`);
-  const held = blockersWords(row.blockers, row.number);
-  setText(reason.firstChild.lastChild, held ? `${SHORT[row.reason]}: ${held}` : reasonWords(row.reason, gauges));
+  setText(reason.firstChild.lastChild, words);
+  setHidden(reason, span === 0);
+  setAttr(reason, "rowspan", Math.max(1, span));
   setText(tenant, row.tenant);
   setText(kind, row.kind);
   setText(priority, int(row.priority));

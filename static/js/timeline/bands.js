@@ -1,7 +1,7 @@
 // What lies over the bars on the same axis: the whole run with its brush, the steps with KV memory, the queue by reason.
 // A pixel that holds several steps shows the one with most waiting, the largest prefill and the mean of the decodes.
 
-import { niceStep } from "../panels/canvas.js";
+import { niceStep } from "../panels/scale.js";
 import { int } from "../format.js";
 import { palette } from "../theme.js";
 import { REASONS } from "../words.js";
@@ -11,7 +11,6 @@ export const OVERVIEW = { top: 0, height: 46 };
 export const STEPS = { top: 56, height: 84 };
 export const QUEUE = { top: 150, height: 48 };
 export const AXIS = { top: 200, height: 18 };
-export const HEIGHT = 218;
 
 /** Waiting over the whole run, and which part of it is in view. */
 export function drawOverview(context, steps, view) {

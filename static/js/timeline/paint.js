@@ -147,7 +147,7 @@ function overlays(context, page, top, bottom, texts) {
   const marks = [...page.state.marks].sort((a, b) => a - b).filter((t) => t >= view.from && t <= view.to);
   if (texts) {
     const named = marks.map((t, i) => ({ x: view.x(t), text: `${i + 1}: ${t.toFixed(3)} s` }));
-    drawMarkers(context, named, top, bottom);
+    drawMarkers(context, named, top, bottom, view.left);
     return;
   }
   context.fillStyle = colours.mut;
