@@ -34,7 +34,7 @@ MAX_WEBSOCKET_MESSAGE = 16 << 10
 REFUSALS = 14  # websockets beyond the dashboards, so that who is one too many can be told why
 
 
-def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
+def create_app(parts: Parts, origins: Iterable[str], *, plain_static: bool = False) -> Flask:
     """The application; Socket.IO wraps its wsgi_app. `origins`: the pages that may open a websocket."""
     app = Flask("app", template_folder=str(ROOT / "templates"), static_folder=None)
     app.extensions["batchscope"] = parts
@@ -45,7 +45,7 @@ def create_app(parts: Parts, origins: Iterable[str]) -> Flask:
     scopes.register(app)
     for blueprint in (openai, ops, scheduler, runs, requests_api, sql, database, pages):
         app.register_blueprint(blueprint)
-    static_files.install(app, ROOT / "static")
+    static_files.install(app, ROOT / "static", as_written=plain_static)
     _open_websocket(app, origins)
     return app
 

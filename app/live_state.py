@@ -70,7 +70,7 @@ class LiveState:
             self.fold.mark(self._now(), "run_end", f"run {_run_name(before)}: {status}")
         if self.run and new is not None and old != new:
             self.fold.mark(self._now(), "run_start", f"run {_run_name(self.run)} starts")
-        self._mark_rate(before if old is not None and old == new else None)
+        self._mark_rate(before if before and self.run and before["id"] == self.run["id"] else None)
         self.revision += 1
 
     def _mark_rate(self, before: Mapping[str, Any] | None) -> None:

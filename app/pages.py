@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from app.api.errors import http_error
 from app.lesson import read_lesson, recordings
 from app.safe_headers import safe_headers
+from app.supervisor import scenarios
 
 pages = Blueprint("pages", __name__)
 
@@ -47,7 +48,7 @@ def forbid_inline(response: Response) -> Response:
 @pages.get("/")
 def live() -> str:
     """The live page."""
-    return render_template("live.html", page="live", title="Live")
+    return render_template("live.html", page="live", title="Live", first_look=scenarios.describe("first_look"))
 
 
 @pages.get("/timeline")

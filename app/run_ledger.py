@@ -6,25 +6,38 @@ Invariant: writes go through the writer's one thread, in slices; files are read 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from app.store import client_rows, runs
+from app.store import client_rows, run_summary, runs
 from app.store.runs import NewRun
 from app.summaries import Summaries
 
 LINES_A_JOB = 500
+SETTLES_S = 10.0  # whose client hung up is noticed within a second and aborted by the next step; a held engine takes longer
+LOOK_S = 0.1
 
 
 class RunLedger:
     """`job` and `run_native` as in extensions.Parts."""
 
-    def __init__(self, job: Callable[..., Any], summaries: Summaries, run_native: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        job: Callable[..., Any],
+        summaries: Summaries,
+        run_native: Callable[..., Any],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._job = job
         self._summaries = summaries
         self._run_native = run_native
+        self._clock = clock
+        self._sleep = sleep
 
     def create(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """Insert the run; its JSON."""
@@ -42,6 +55,18 @@ class RunLedger:
         for rows in self._run_native(_read_lines, run_id, path):
             added += self._job(partial(client_rows.add, run=run_id, rows=rows))["accepted"]
         return added
+
+    def settle(self, run_id: str) -> int:
+        """Wait, SETTLES_S at most, until every request of the run has ended in the records; how many are still open then.
+
+        A job runs after all that was handed to the writer before it, so what it counts is no older than the question.
+        """
+        end = self._clock() + SETTLES_S
+        still: int = self._job(partial(run_summary.open_rows, run_id=run_id))
+        while still and self._clock() < end:
+            self._sleep(LOOK_S)
+            still = self._job(partial(run_summary.open_rows, run_id=run_id))
+        return still
 
     def report(self, run_id: str) -> dict[str, Any] | None:
         """The report, kept with the run; None of a long run, whose figures are made while others go on."""

@@ -25,13 +25,14 @@ from gevent.event import Event  # noqa: E402
 
 from app import log_lines, wiring  # noqa: E402
 from app import settings as server_settings  # noqa: E402
+from app.announcements import announcements  # noqa: E402
 from app.settings import ServerSettings  # noqa: E402
 from scheduler.errors import BatchscopeError  # noqa: E402
-from scheduler.runners.cost_model import DEFAULT_HARDWARE  # noqa: E402
 
 SWITCH_S = 0.0005  # Python's own 5 ms are too long: a native thread waits so long for each turn beside a busy hub, and the
 # writer needs one for each statement, since SQLite lets the interpreter go while it works
 YOUNG = 20_000  # new objects between two looks of the collector at them: a transaction's rows are gone by themselves before
+LOOK_S = 0.2  # how often the main loop looks at the engine
 OK, FAILED, USAGE, SCHEMA, DAMAGED, HELD = 0, 1, 2, 3, 4, 6
 
 
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
 
 
 def serve(settings: ServerSettings, directory: Path, listener: socket.socket) -> int:
-    """Run until a signal or the engine's failure to start."""
+    """Run until a signal or the engine's failure to start. It listens at once, and says that it serves when the engine does."""
     try:
         server = wiring.Server(settings, listener)
         server.start()
@@ -73,7 +74,6 @@ def serve(settings: ServerSettings, directory: Path, listener: socket.socket) ->
     told = directory / "server.json"
     told.write_text(json.dumps({"url": server.url, "pid": os.getpid()}))
     try:
-        _welcome(server)
         return _wait(server)
     finally:
         told.unlink(missing_ok=True)
@@ -132,23 +132,18 @@ def _wait(server: wiring.Server) -> int:
         asked.set()
 
     watchers = [gevent.signal_handler(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)]
-    while not asked.wait(0.2):
+    lines = announcements(server.url, server.settings.model_settings, server.engine)
+    while not asked.wait(LOOK_S):
         if server.engine.status.state == "failed":
             server.stop()
             raise Stop(FAILED, f"the engine cannot start: {server.engine.status.text}")
+        for line in next(lines, ()):
+            print(line, flush=True)
     print("stopping: no new requests; running ones may finish", flush=True)
     server.stop()
     for watcher in watchers:
         watcher.cancel()
     return OK
-
-
-def _welcome(server: wiring.Server) -> None:
-    settings = server.settings.model_settings
-    simulated = f"simulated: {settings.hardware or DEFAULT_HARDWARE}"
-    what = {"torch": f"torch: {settings.model}", "simulated": simulated}.get(settings.runner, settings.runner)
-    print(f"Batchscope serves on {server.url}  (runner {what})", flush=True)
-    print(f"Open {server.url}/ and press “Start first_look”: a queue forms, and the page says what it waits for.", flush=True)
 
 
 def _sweep(directory: Path, made: list[Path]) -> None:

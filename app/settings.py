@@ -79,6 +79,7 @@ class ServerSettings:
         0.0, "gigabytes (10^9 bytes) of records that are kept; the oldest go once an hour; 0: no bound", metavar="GB"
     )
     live_steps: int = option(6000, "steps kept for live pages that were away; older ones they read from the records")
+    plain_static: bool = option(False, "send the pages' scripts and styles as they are written, not minified: for stack traces")
     drain: float = option(30.0, "seconds that running requests get to finish at a stop", metavar="SECONDS")
     hang_s: float = option(
         10.0, "an engine with work and no step for so long, and for 20 times its longest step, is replaced", metavar="SECONDS"

@@ -127,7 +127,7 @@ class Server:
         self._subscribe()
         hosts = callers.allowed_hosts(self.settings.host, self._listener.getsockname()[1], self.settings.allow_host)
         origins = callers.allowed_origins(hosts)
-        app = create_app(self.parts, origins)
+        app = create_app(self.parts, origins, plain_static=self.settings.plain_static)
         rules = gate.Rules(hosts, origins, self._known_keys, max_requests=self.settings.max_requests)
         door = gate.Gate(app.wsgi_app, rules)
         if door.ring is not None:
@@ -137,6 +137,7 @@ class Server:
         self.http.start()
         self.pusher.start()
         self.engine.start()
+        gevent.spawn(app.extensions["static_files"].look)
         gevent.spawn(self._keep_time_outs)
         gevent.spawn(Retention(self.settings, self._job, sleep=gevent.sleep, over=lambda: self.draining).keep)
 

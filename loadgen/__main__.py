@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import orjson
 
 from loadgen.library import load, names
+from loadgen.offered import offered
 from loadgen.params import ScenarioError, parse_pairs
 from loadgen.plan_lines import plan_lines
 from loadgen.report import report
@@ -45,6 +46,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(json.dumps({"error": {"message": str(error), "param": "report"}}), file=sys.stderr)
         return 1
+    if options.offered:
+        print(json.dumps(offered(scenario)))
+        return 0
     if options.check:
         print(json.dumps(scenario.as_json(), indent=None if options.json else 2))
         return 0
@@ -71,6 +75,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--plan", default="", metavar="STREAM", help="with --scenario: print what this stream would ask, a line a request"
     )
+    parser.add_argument(
+        "--offered", action="store_true", help="with --scenario: print the arrivals a second that it would offer, send nothing"
+    )
     parser.add_argument("--capacity", type=float, help="with --plan: what was measured, for arrivals that want it")
     parser.add_argument("--max-model-len", type=int, default=0, help="with --plan: most tokens of a request, 0 for no bound")
     parser.add_argument("--json", action="store_true", help="print compact JSON")
@@ -80,6 +87,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a parameter of the scenario")
     parser.add_argument("--model", default="", help="model to name in requests; default: the first that the server lists")
     parser.add_argument("--out", default="", metavar="DIR", help="folder for requests.jsonl and run.json")
+    parser.add_argument(
+        "--orders", action="store_true", help='take orders on stdin while it runs: {"rate_factor": 2}, {"stop": "now"}'
+    )
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="load from N processes (default %(default)s)")
     options = parser.parse_args(argv)
     if options.processes < 1:
@@ -97,6 +107,7 @@ def locust_command(options: argparse.Namespace, scenario: Scenario) -> list[str]
     for flag, value in (("--run-id", options.run), ("--model", options.model), ("--out", options.out)):
         command += [f"{flag}={value}"] if value else []  # one word: a value that begins with -- is no flag
     command += [f"--set={pair}" for pair in options.set]
+    command += ["--orders"] if options.orders else []
     if options.processes > 1:
         port = str(free_port())
         command += ["--processes", str(options.processes), "--master-host", "127.0.0.1", "--master-port", port]

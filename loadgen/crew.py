@@ -6,12 +6,14 @@ Invariant: `finish` returns after every part that still lives has recorded all t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import gevent
 
+from loadgen.pace import users_at
 from loadgen.part import Part
 from loadgen.plan import Plan
 from loadgen.results import Totals
@@ -20,16 +22,17 @@ from loadgen.users import LoadUser, report_to_locust
 REPORT_S = 1.0
 STOP_DRAIN_S = 5.0
 PATIENCE_S = 12.0  # for the last word of a worker, beyond its drain
-REPORT, STOP, PLAN = "batchscope_report", "batchscope_stop", "batchscope_plan"
+REPORT, STOP, RATE, PLAN = "batchscope_report", "batchscope_stop", "batchscope_rate", "batchscope_plan"
 
 
 class Crew(Protocol):
-    """`head_start_s`: how long the plan needs to reach every process."""
+    """`head_start_s`: how long a word needs to reach every process; `change_rate` is of an instant that far ahead."""
 
     head_start_s: float
 
     def processes(self) -> list[str]: ...
     def start(self, plan: Plan) -> None: ...
+    def change_rate(self, at_s: float, factor: float) -> None: ...
     def finish(self, seconds: float) -> None: ...
     def at_rest(self) -> bool: ...
     def totals(self) -> Totals: ...
@@ -49,6 +52,18 @@ def start_part(environment: Any, plan: Plan, process: str) -> Part | None:
     return part
 
 
+def spawn_users(environment: Any, plan: Plan, factor: float) -> None:
+    """Have Locust bring closed-loop users up to that many. It is never asked for fewer: it would cut them off in their calls,
+    so those who are too many rest instead (Session.turn)."""
+    closed, runner = plan.scenario.closed, environment.runner
+    if closed is None:
+        return
+    share = len(plan.shares)  # the same number in each process, however Locust deals them
+    wanted = math.ceil(users_at(closed.arrivals.users, factor) / share) * share
+    if wanted > runner.target_user_count:
+        gevent.spawn(runner.start, wanted, closed.arrivals.spawn_rate)
+
+
 class LocalCrew:
     """One process does it all."""
 
@@ -56,13 +71,20 @@ class LocalCrew:
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
+        self._plan: Plan | None = None
         self._part: Part | None = None
 
     def processes(self) -> list[str]:
         return ["local"]
 
     def start(self, plan: Plan) -> None:
+        self._plan = plan
         self._part = start_part(self._environment, plan, "local")
+
+    def change_rate(self, at_s: float, factor: float) -> None:
+        if self._part is not None and self._plan is not None:
+            self._part.session.change_rate(at_s, factor)
+            spawn_users(self._environment, self._plan, factor)
 
     def finish(self, seconds: float) -> None:
         if self._part is not None:
@@ -90,7 +112,9 @@ class RemoteCrew:
     head_start_s = 0.5
 
     def __init__(self, environment: Any) -> None:
+        self._environment = environment
         self._options = environment.parsed_options
+        self._plan: Plan | None = None
         self._runner = environment.runner
         self._reports: dict[str, dict[str, Any]] = {}
         self._dealt: set[str] = set()
@@ -101,8 +125,14 @@ class RemoteCrew:
         return [client.id for client in [*clients.ready, *clients.running, *clients.spawning]]
 
     def start(self, plan: Plan) -> None:
+        self._plan = plan
         self._reports, self._dealt = {}, set(plan.shares)
         setattr(self._options, PLAN, plan.encode())  # Locust sends options that are not its own to the workers
+
+    def change_rate(self, at_s: float, factor: float) -> None:
+        if self._plan is not None:
+            self._runner.send_message(RATE, {"at_s": at_s, "factor": factor})
+            spawn_users(self._environment, self._plan, factor)
 
     def finish(self, seconds: float) -> None:
         self._runner.send_message(STOP, {"drain_s": seconds})
@@ -152,6 +182,7 @@ class Worker:
         self._runner = environment.runner
         self._part: Part | None = None
         self._runner.register_message(STOP, self._on_stop, concurrent=True)
+        self._runner.register_message(RATE, self._on_rate)
 
     def begin(self) -> None:
         plan = Plan.decode(getattr(self._environment.parsed_options, PLAN))
@@ -161,6 +192,10 @@ class Worker:
 
     def end(self) -> None:
         self._finish(STOP_DRAIN_S)
+
+    def _on_rate(self, environment: Any, msg: Any) -> None:
+        if self._part is not None:
+            self._part.session.change_rate(float(msg.data["at_s"]), float(msg.data["factor"]))
 
     def _on_stop(self, environment: Any, msg: Any) -> None:
         self._finish(float(msg.data["drain_s"]))

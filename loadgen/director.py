@@ -1,6 +1,7 @@
 """Conducts a run: makes its plan, prints progress, ends it in time, closes it. Import only where Locust may patch.
 
 Knows a crew and Locust's runner, no HTTP and no request. Locust keeps users and processes; the run's end is ours.
+Orders come on stdin (orders.py); what became of them stands in the next progress line: `rate_factor`, `rate_changes`, `users`.
 Invariant: Locust stops only after the crew has recorded what was in flight, and the run is closed exactly once.
 A run whose progress nobody reads any more stops by itself: the supervisor that would have stopped it is dead.
 """
@@ -16,7 +17,8 @@ import gevent
 import orjson
 
 from loadgen.crew import STOP_DRAIN_S, Crew
-from loadgen.params import ScenarioError
+from loadgen.orders import Change, Changes, listen
+from loadgen.params import ScenarioError, split_pairs
 from loadgen.part import target_of
 from loadgen.plan import Plan, Wishes, make, write_run_file
 from loadgen.target import TargetError
@@ -34,7 +36,9 @@ class Director:
         self._plan: Plan | None = None
         self._started = 0.0
         self._sent = 0
-        self._printed_at = 0.0
+        self._printed_at = self._rate = 0.0
+        self._changes = Changes()
+        self._listener: gevent.Greenlet | None = None
 
     def begin(self) -> None:
         self._plan = None
@@ -48,10 +52,12 @@ class Director:
             gevent.spawn(self._end_locust)
             return
         self._plan = plan
-        self._sent, self._printed_at = 0, time.perf_counter()
+        self._sent, self._printed_at, self._changes = 0, time.perf_counter(), Changes()
         self._started = time.perf_counter() + (plan.started_wall - time.time())
         self._crew.start(plan)
         gevent.spawn(self._watch, plan)
+        if self._options.orders and self._listener is None:
+            self._listener = gevent.spawn(listen, self._change_rate, self._hurry)
 
     def end(self) -> None:
         """Locust stops the test: our own natural end, a signal, its run time, or its page."""
@@ -62,6 +68,19 @@ class Director:
         if self._plan is plan:
             self._plan = None
             self._close(plan)
+
+    def _change_rate(self, factor: float) -> None:
+        plan = self._plan
+        if plan is not None:
+            change = Change(time.perf_counter() - self._started + self._crew.head_start_s, factor)
+            self._changes.add(change)
+            self._crew.change_rate(change.at_s, change.factor)
+            self._print(plan)
+
+    def _hurry(self) -> None:
+        """Nothing more is sent, what is in flight is given up: an end that is under way becomes short, or this is it."""
+        if self._plan is not None:
+            gevent.spawn(self._crew.finish, 0.0)
 
     def _watch(self, plan: Plan) -> None:
         """Progress once a second; the natural end of the run."""
@@ -104,11 +123,13 @@ class Director:
         if not self._options.progress:
             return
         now, totals = time.perf_counter(), self._crew.totals()
-        rate = (totals.sent - self._sent) / max(now - self._printed_at, 1e-6)
-        self._sent, self._printed_at = totals.sent, now
+        if now - self._printed_at > PROGRESS_S / 4:  # a line out of turn says the rate of the last one
+            self._rate = (totals.sent - self._sent) / (now - self._printed_at)
+            self._sent, self._printed_at = totals.sent, now
         line = {"type": "progress", "run": plan.run, "t": round(now - self._started, 3), **totals.as_json()}
         line |= {
-            "rate": round(rate, 3),
+            "rate": round(self._rate, 3),
+            **self._changes.as_json(now - self._started, plan.scenario),
             **self._crew.health(),
             "capacity": self._crew.capacity(),
             "workers_lost": self._crew.lost(),
@@ -130,7 +151,7 @@ class Director:
 def wishes_of(options: Any, host: str | None) -> Wishes:
     """The wishes in Locust's options, from its command line or its page."""
     given = options.set or []
-    pairs = given.replace(",", " ").split() if isinstance(given, str) else given
+    pairs = split_pairs(given) if isinstance(given, str) else given
     return Wishes(
         url=(host or "http://127.0.0.1:8000").rstrip("/"),
         scenario=options.scenario,

@@ -115,6 +115,8 @@ def _arrivals(table: Table) -> Arrivals:
             continue
         if name == "at_s":
             fields[name] = table.numbers(name)
+        elif name == "points":
+            fields[name] = table.points(name)
         elif name in ("users", "probe_users"):
             fields[name] = table.integer(name, low=0 if name == "users" else 1, high=100_000)
         else:

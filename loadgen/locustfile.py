@@ -30,6 +30,7 @@ def add_arguments(parser: Any) -> None:
         "--run-id", default="", include_in_web_ui=False, help="a run that the server knows; default: register one"
     )
     parser.add_argument("--out", default="", include_in_web_ui=False, help="folder for requests.jsonl and run.json")
+    parser.add_argument("--orders", action="store_true", include_in_web_ui=False, help="take orders, JSON lines, on stdin")
     parser.add_argument("--progress", action="store_true", include_in_web_ui=False, help="a JSON line a second on stdout")
 
 

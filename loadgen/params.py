@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadgen.curve import read_points
+
 Value = int | float | bool | str
-KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,), "shape": (str,)}
 
 
 class ScenarioError(Exception):
@@ -37,8 +39,18 @@ def check_value(where: str, value: object, kind: str, low: float | None, high: f
             raise ScenarioError(where, f"must be at most {high:g}, not {value:g}")
     if choices and value not in choices:
         raise ScenarioError(where, f"must be one of {', '.join(choices)}, not {value!r}")
+    if kind == "shape":
+        check_shape(where, str(value))
     assert isinstance(value, (int, float, bool, str))
     return float(value) if kind == "float" else value
+
+
+def check_shape(where: str, text: str) -> None:
+    """Raises ScenarioError naming `where` and the point at fault."""
+    try:
+        read_points(text)
+    except ValueError as error:
+        raise ScenarioError(where, str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,7 @@ class Param:
 
     def parse(self, text: str) -> Value:
         """The value written as `text` on a command line."""
-        if self.kind == "str":
+        if self.kind in ("str", "shape"):
             return self.check(text)
         if self.kind == "bool":
             if text.lower() not in ("true", "false"):
@@ -104,3 +116,14 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
             raise ScenarioError(name or pair, f"expected name=value, got {pair!r}")
         table[name] = text
     return table
+
+
+def split_pairs(text: str) -> list[str]:
+    """The pairs of one line, "users=4, shape=0:1 20:8": a word without "=" goes on with the value before it."""
+    pairs = list[str]()
+    for word in text.replace(",", " ").split():
+        if "=" in word or not pairs:
+            pairs.append(word)
+        else:
+            pairs[-1] += f" {word}"
+    return pairs

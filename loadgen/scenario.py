@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from loadgen.curve import Points
 from loadgen.params import Param, Value
 
 OPEN, CLOSED = "open", "closed"
@@ -21,6 +22,7 @@ ARRIVAL_FIELDS: dict[str, tuple[str, ...]] = {
     "gamma": ("rate", "cv"),
     "burst": ("rate", "burst_rate", "quiet_s", "burst_s"),
     "list": ("at_s",),
+    "shape": ("points",),
     "measured": ("load", "probe_s", "probe_users", "prefill_weight", "max_rate"),
 }
 
@@ -74,6 +76,7 @@ class Arrivals:
     quiet_s: float = 0.0
     burst_s: float = 0.0
     at_s: tuple[float, ...] = ()
+    points: Points = ()
     users: int = 0
     spawn_rate: float = 100.0
     think_s: float = 0.0

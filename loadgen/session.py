@@ -1,26 +1,29 @@
 """One process's part of a load run: sends each request when it is due and records how it went. Knows no Locust.
 
 An open loop never waits for the server: each due arrival gets a greenlet of its own, and its latency counts from the
-instant it was due. Closed-loop users call `turn`. Invariant: every request that was begun is recorded exactly once,
-those still in flight when the run stops as `incomplete`.
+instant it was due. Closed-loop users call `turn`. The rate may be changed on the way (`change_rate`).
+Invariant: every request that was begun is recorded exactly once, those still in flight when the run stops as `incomplete`.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 
 import gevent
 import gevent.event
 import orjson
 
-from loadgen.arrivals import due_times, measured_times
+from loadgen.arrivals import curve, masses, measured_masses
 from loadgen.call import Call, encode, perform
 from loadgen.connection import Pool
+from loadgen.curve import Curve, Rates
+from loadgen.pace import Pace, users_at
 from loadgen.probe import Probe
 from loadgen.results import Record, Recorder
 from loadgen.scenario import OPEN, Scenario, Stream
@@ -69,6 +72,10 @@ class Session:
         self._dispatchers: list[gevent.Greenlet] = []
         self._flying: set[gevent.Greenlet] = set()
         self._closed_k = job.share.index
+        self._asking = 0  # users of the closed loop that wait for an answer
+        self._changes: list[tuple[float, float]] = []  # (seconds of the run, factor), oldest first
+        self._paces: list[tuple[Pace, float]] = []  # (pace, second of the run at which its stream began)
+        self._news = gevent.event.Event()  # for who sleeps until an arrival: the run stops, or its rate has changed
         self._until_drained = float("inf")
 
     def start(self) -> None:
@@ -92,15 +99,35 @@ class Session:
 
     def turn(self, on: Stream) -> Record | None:
         """One request of a closed-loop user; None if the stream is not alive now."""
-        if self.stopping.is_set() or not on.start_s <= self.elapsed < on.stop_s:
+        if self.stopping.is_set() or not on.start_s <= self.elapsed < on.stop_s or self._asking >= self._allowed(on):
             return None
         k = self._closed_k
         self._closed_k += self.job.share.count
-        return self._send(self._ask(on, k), None)
+        self._asking += 1
+        try:
+            return self._send(self._ask(on, k), None)
+        finally:
+            self._asking -= 1
+
+    def change_rate(self, at_s: float, factor: float) -> None:
+        """From that second of the run on: arrivals `factor` times as dense, closed loops of so many times the users."""
+        self._changes.append((at_s, factor))
+        for pace, begin_s in self._paces:
+            pace.change(at_s - begin_s, factor)
+        self._wake()
+
+    def _allowed(self, on: Stream) -> float:
+        """This process's share of the users who may ask; as many as there are, until the rate is changed."""
+        factor = next((factor for at_s, factor in reversed(self._changes) if at_s <= self.elapsed), None)
+        if factor is None:
+            return math.inf
+        share, users = self.job.share, users_at(on.arrivals.users, factor)
+        return users // share.count + (share.index < users % share.count)
 
     def stop(self) -> None:
         """No new request from here on."""
         self.stopping.set()
+        self._wake()
 
     def drain(self, seconds: float) -> bool:
         """Stop sending and wait for what is in flight, so long at most; True if nothing is left.
@@ -123,10 +150,9 @@ class Session:
 
     def _dispatch_all(self, stream: Stream) -> None:
         rng = random.Random(f"{self.job.seed}/{stream.name}/arrivals")
-        length = stream.stop_s - stream.start_s
         share = self.job.share
-        dues = list(enumerate(due_times(stream.arrivals, length, rng)))[share.index :: share.count]
-        self._dispatch(stream, dues, self.job.started + stream.start_s)
+        mine = islice(enumerate(masses(stream.arrivals, rng)), share.index, None, share.count)
+        self._dispatch(stream, mine, curve(stream.arrivals), stream.start_s)
 
     def _measure_and_dispatch(self, stream: Stream) -> None:
         """A saturating closed loop first; then arrivals at `load` times the capacity that it showed."""
@@ -136,7 +162,7 @@ class Session:
         arrivals = stream.arrivals
         probe = Probe(self._probe_turn(stream), self.stopping, arrivals, share.count)
         self.capacity = probe.run()
-        begin = time.perf_counter()
+        begin_s = self.elapsed
         if self.stopping.is_set():
             return
         if self.capacity is None:
@@ -146,9 +172,8 @@ class Session:
         power = min(arrivals.load * self.capacity, mean * arrivals.max_rate / share.count)
         rng = random.Random(f"{self.job.seed}/{stream.name}/arrivals/{share.index}")
         mine = islice(works(stream), share.index, None, share.count)
-        left = self.job.started + stream.stop_s - begin
-        times = measured_times(mine, power, left, rng)
-        self._dispatch(stream, [(share.index + i * share.count, due) for i, due in enumerate(times)], begin)
+        numbered = zip(count(share.index, share.count), measured_masses(mine, rng), strict=False)
+        self._dispatch(stream, numbered, Rates([(0.0, power)]), begin_s)
 
     def _probe_turn(self, stream: Stream) -> Callable[[int, Callable[[bool, Ask], None]], None]:
         def turn(k: int, on_token: Callable[[bool, Ask], None]) -> None:
@@ -158,13 +183,34 @@ class Session:
 
         return turn
 
-    def _dispatch(self, stream: Stream, dues: Sequence[tuple[int, float]], begin: float) -> None:
-        """Send each (k, due) when it is due, whatever the server does. Prompts are written ahead of time."""
-        for k, due in dues:
+    def _dispatch(self, stream: Stream, numbered: Iterator[tuple[int, float]], along: Curve, begin_s: float) -> None:
+        """Send each (k, mass) when it is due, whatever the server does. Prompts are written ahead of time."""
+        pace = Pace(along)
+        for change in self._changes:
+            pace.change(change[0] - begin_s, change[1])
+        self._paces.append((pace, begin_s))
+        for k, mass in numbered:
             ask = self._ask(stream, k)
-            if self._until(begin + due):
+            due_s = self._due(pace, mass, begin_s, stream.stop_s)
+            if due_s is None:
                 return
-            gevent.spawn(self._send, ask, begin + due)
+            gevent.spawn(self._send, ask, self.job.started + due_s)
+
+    def _due(self, pace: Pace, mass: float, begin_s: float, stop_s: float) -> float | None:
+        """Sleep until the mass has come; its second of the run, or None if the stream or the run ends before."""
+        while not self.stopping.is_set():
+            due_s = begin_s + pace.instant(mass)
+            now = self.elapsed
+            if due_s <= now and due_s < stop_s:
+                return due_s
+            if now >= stop_s or pace.over(now - begin_s):
+                return None
+            self._news.wait(min(due_s, stop_s) - now)
+        return None
+
+    def _wake(self) -> None:
+        news, self._news = self._news, gevent.event.Event()
+        news.set()
 
     def _until(self, instant: float) -> bool:
         """Sleep until the instant; True if the run stops before."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loadgen.curve import Points, read_points
 from loadgen.params import KINDS, Param, ScenarioError, Value, check_value
 
 _REQUIRED: Any = object()
@@ -48,6 +49,10 @@ class Table:
 
     def text(self, name: str, default: str = _REQUIRED, choices: Sequence[str] = ()) -> str:
         return str(self._typed(name, default, "str", None, None, choices))
+
+    def points(self, name: str) -> Points:
+        """A load shape, written as text."""
+        return read_points(str(self._typed(name, _REQUIRED, "shape")))
 
     def flag(self, name: str, default: bool = _REQUIRED) -> bool:
         return bool(self._typed(name, default, "bool"))

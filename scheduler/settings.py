@@ -128,6 +128,12 @@ class SchedulerSettings:
                 raise SettingsError(f"{name} needs a restart", name)
         return replace(self, **changes)
 
+    def fit(self, most: int) -> SchedulerSettings:
+        """Itself, where a device holds `most` tokens of KV cache (0: the settings decide); raises SettingsError if not."""
+        if 0 < most < self.kv_cache_tokens:
+            raise SettingsError(f"kv_cache_tokens is over the {most} that fit", "kv_cache_tokens")
+        return self
+
     def as_pairs(self) -> tuple[tuple[str, object], ...]:
         """(name, value) in declaration order, as events carry it."""
         return tuple((spec.name, getattr(self, spec.name)) for spec in fields(self))

@@ -204,10 +204,10 @@ def _uncollected() -> Iterator[None]:
 
 
 def settings_on(cost: CostModel, changes: Mapping[str, Any]) -> SchedulerSettings:
-    """An accelerator's defaults and the memory of `cost`, then `changes`; raises SettingsError."""
+    """An accelerator's defaults and the memory of `cost`, then `changes`; raises SettingsError, also for more memory than that."""
     base = {spec.name: spec.metadata["cuda"] for spec in fields(SchedulerSettings)}
     base |= {"max_model_len": CONTEXT_TOKENS, "kv_cache_tokens": cost.kv_capacity_tokens}
-    return SchedulerSettings().change({**base, **changes})
+    return SchedulerSettings().change({**base, **changes}).fit(cost.kv_capacity_tokens)
 
 
 def on_hardware(

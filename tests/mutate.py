@@ -1,209 +1,157 @@
 """Mutation testing of scheduler/core: `make mutation`. One small fault at a time is put into the core; some test must fail.
 
-A fault is made in the syntax tree: a comparison turned or shifted, + for -, and for or, a number one more, a condition
-reversed, a statement left out. Assertions, docstrings and type annotations are left alone. The faulty module is never written
-to disk: a child process, forked before any module of ours was imported, finds it instead of the file and runs the tests: first
-those of the module itself, then those of the whole core. A fault that makes tests run on for too long counts as found.
-Arguments: --sample N of all faults, --seed, --only TEXT in the module's name. Prints survivors as it goes, and a JSON summary.
+What a fault is: mutation/faults.py. How it is asked: mutation/trials.py, in a forked child of a process that has imported
+everything; where that cannot tell, mutation/whole.py, in a process of its own. The tests are those of the core and of the
+policies, and three that run the core as a whole; what survives these may still fall to the rest of the suite.
+Survivors are printed as they are found, progress goes to standard error, and at the end comes a JSON summary: also after
+Ctrl-C. With --results FILE each answer is written there at once, and what FILE says of a fault is not asked again;
+--again asks anew those that survived. A fault is known again by its function's text.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import contextlib
-import copy
-import importlib.abc
-import importlib.util
 import json
 import os
 import random
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import hypothesis  # noqa: F401 - imported before the fork, so that no child pays for it
-import msgspec  # noqa: F401
-import orjson  # noqa: F401
 import pytest
+from mutation import whole
+from mutation.faults import ROOT, Fault, faults, modules
+from mutation.trials import Trials
 
-ROOT = Path(__file__).parents[1]
-CORE = ROOT / "scheduler" / "core"
-LIMIT_S = 120
-SLOW = ("test_replay", "test_merge", "test_itl_target", "test_decode_group")  # seconds each: only for their own module
-QUIET = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
-TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-OTHER: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
-    ast.Div: ast.Mult,
-}  # fmt: skip
-LEFT_OUT = (ast.Assign, ast.AugAssign, ast.Expr, ast.Delete)
+TESTS = ROOT / "tests" / "scheduler"
+FILES = [
+    *sorted((TESTS / "core").glob("test_*.py")),
+    *sorted((TESTS / "policies").glob("test_*.py")),
+    *(TESTS / name for name in ("test_golden_log.py", "test_simple.py", "test_metamorphic.py")),
+]
+SLOW = ("test_replay", "test_merge", "test_itl_target", "test_decode_group", "test_edf")  # --whole: only for their own module
+LIVES = "60"  # of the state machine
+EVERY = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault: where, and what was done."""
+@dataclass
+class Run:
+    """One run over `chosen` faults; `answers` by key: the test that found it, or nothing."""
 
-    module: str
-    line: int
-    what: str
-    source: str
+    chosen: list[Fault]
+    answers: dict[str, str]
+    again: bool
+    file: Path | None
+    began: float = field(default_factory=time.monotonic)
 
+    def __call__(self, trials: Trials | None = None) -> None:
+        """Ask, and say what survives."""
+        asked = 0
+        try:
+            for fault in self.chosen:
+                if self.known(fault):
+                    continue
+                began = time.monotonic()
+                self.note(fault, self.answer(fault, trials), time.monotonic() - began)
+                asked += 1
+                if asked % EVERY == 0:
+                    self.progress()
+        except KeyboardInterrupt:
+            print("stopped: what follows is of the faults asked so far", file=sys.stderr)
+        self.summary()
 
-def modules() -> list[Path]:
-    """The files of the core, those that are more than a docstring."""
-    return sorted(path for path in CORE.rglob("*.py") if path.name != "__init__.py")
+    def known(self, fault: Fault) -> bool:
+        """Was it asked before?"""
+        answer = self.answers.get(fault.key)
+        return answer is not None and not (self.again and answer == "")
 
+    def answer(self, fault: Fault, trials: Trials | None) -> str:
+        """In a forked child if that can tell."""
+        test = trials.ask(fault) if trials else None
+        if test is None or (trials and not test and trials.early(fault)):
+            return "in a process of its own" if whole.ask(fault, files_of(fault)) else ""
+        return test
 
-def faults(path: Path) -> Iterator[Fault]:
-    """Every fault of one file."""
-    module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-    tree = ast.parse(path.read_text("utf-8"))
-    for place, (node, _) in enumerate(_places(tree)):
-        for turn in range(_turns(node)):
-            other = copy.deepcopy(tree)
-            found, parent = list(_places(other))[place]
-            what = _break(found, parent, turn)
-            yield Fault(module, node.lineno, what, ast.unparse(ast.fix_missing_locations(other)))
+    def note(self, fault: Fault, test: str, seconds: float) -> None:
+        """Keep it."""
+        self.answers[fault.key] = test
+        if not test:
+            print(f"survives  {fault.module}:{fault.line}  {fault.function}  {fault.what}", flush=True)
+        if self.file is not None:
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"fault": fault.key, "line": fault.line, "found": test, "s": round(seconds, 3)}) + "\n")
 
+    def counts(self) -> tuple[int, int]:
+        """Faults asked, faults found; of those that were chosen."""
+        told = [self.answers[fault.key] for fault in self.chosen if fault.key in self.answers]
+        return len(told), sum(test != "" for test in told)
 
-def _places(tree: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, list[ast.stmt] | None]]:
-    """Nodes of code that runs, each with the block it stands in (for statements)."""
-    for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "decorator_list", "bases", "keywords") and not isinstance(tree, ast.Call):
-            continue
-        children = value if isinstance(value, list) else [value]
-        for child in children:
-            if not isinstance(child, ast.AST) or isinstance(child, (ast.Assert, ast.Import, ast.ImportFrom, ast.Raise)):
-                continue
-            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
-                continue  # a docstring
-            here = inside or isinstance(child, ast.FunctionDef)
-            if inside and hasattr(child, "lineno"):
-                yield child, value if isinstance(value, list) and isinstance(child, ast.stmt) else None
-            yield from _places(child, here)
+    def progress(self) -> None:
+        """A line on standard error."""
+        asked, found = self.counts()
+        spent = time.monotonic() - self.began
+        print(f"{asked} of {len(self.chosen)}, {found} found, {spent:.0f} s", file=sys.stderr, flush=True)
 
-
-def _turns(node: ast.AST) -> int:
-    """How many faults a node gives."""
-    if isinstance(node, ast.Compare):
-        return len(node.ops)
-    number = isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
-    kinds = (ast.BoolOp, ast.If, ast.While, ast.IfExp, *LEFT_OUT)
-    return int(number or isinstance(node, kinds) or (isinstance(node, ast.BinOp) and type(node.op) in OTHER))
-
-
-def _break(node: ast.AST, block: list[ast.stmt] | None, turn: int) -> str:
-    """Put the fault in; says what it is."""
-    before = ast.unparse(node).splitlines()[0]
-    if isinstance(node, ast.Compare):
-        node.ops[turn] = TURNED[type(node.ops[turn])]()
-    elif isinstance(node, ast.BinOp):
-        node.op = OTHER[type(node.op)]()
-    elif isinstance(node, ast.BoolOp):
-        node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-    elif isinstance(node, (ast.If, ast.While, ast.IfExp)):
-        node.test = ast.UnaryOp(ast.Not(), node.test)
-    elif isinstance(node, ast.Constant):
-        node.value = (not node.value) if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
-    elif block is not None and isinstance(node, LEFT_OUT):
-        block[block.index(node)] = ast.Pass()
-        return f"left out: {before}"
-    return f"{before}  ->  {ast.unparse(node).splitlines()[0]}"
+    def summary(self) -> None:
+        """One JSON object."""
+        asked, found = self.counts()
+        share = round(found / asked, 3) if asked else None
+        spent = round(time.monotonic() - self.began)
+        print(json.dumps({"faults": len(self.chosen), "asked": asked, "found": found, "share": share, "s": spent}), flush=True)
 
 
-class Faulty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the faulty source in place of the file."""
-
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        """Ours, for one name."""
-        if name != self._fault.module:
-            return None
-        return importlib.util.spec_from_loader(name, self, origin=str(ROOT / (name.replace(".", "/") + ".py")))
-
-    def exec_module(self, module: object) -> None:
-        """Run the faulty source as the module."""
-        code = compile(self._fault.source, f"<fault in {self._fault.module}>", "exec")
-        exec(code, vars(module))  # noqa: S102 - our own source, one node changed
+def files_of(fault: Fault) -> list[Path]:
+    """What a process of its own runs: its module's tests first."""
+    near = [path for path in FILES if path.stem == f"test_{fault.module.rpartition('.')[2]}"]
+    return near + [path for path in FILES if path not in near and path.stem not in SLOW]
 
 
-def tests_of(module: str) -> list[list[str]]:
-    """What to run, quickest first."""
-    name = module.rpartition(".")[2]
-    folder = ROOT / "tests" / "scheduler"
-    near = [str(path) for path in folder.rglob(f"test_{name}.py")]
-    whole = [path for part in ("core", "policies") for path in sorted((folder / part).glob("test_*.py"))]
-    rest = [str(path) for path in (*whole, folder / "test_golden_log.py", folder / "test_simple.py") if path.stem not in SLOW]
-    return [tests for tests in (near, [test for test in rest if test not in near]) if tests]
-
-
-def found(fault: Fault) -> bool:
-    """Does a test fail? Asked in a child of this process."""
-    for tests in tests_of(fault.module):
-        child = os.fork()
-        if not child:
-            _child(fault, tests)
-        if _verdict(child):
-            return True
-    return False
-
-
-def _child(fault: Fault, tests: list[str]) -> None:
-    os.setsid()
-    os.environ["SEEDS"] = "60"  # lives of the state machine
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    sys.meta_path.insert(0, Faulty(fault))
-    code = 2
-    with contextlib.suppress(BaseException):
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", QUIET, *tests])
-    os._exit(int(code != 0))
-
-
-def _verdict(child: int) -> bool:
-    ends = time.monotonic() + LIMIT_S
-    while time.monotonic() < ends:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status != 0
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return True
+def earlier(file: Path | None) -> dict[str, str]:
+    """What was found before."""
+    if file is None or not file.exists():
+        return {}
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    return {row["fault"]: row["found"] for row in rows}
 
 
 def main() -> None:
     """Parse, break, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=0, help="so many of all faults; 0: all")
-    parser.add_argument("--only", default="", help="modules whose name contains this")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="modules whose name contains this")
+    parser.add_argument("--results", type=Path, help="keep answers in this file, and go on from it")
+    parser.add_argument("--again", action="store_true", help="ask anew what survived")
+    parser.add_argument("--budget", type=float, default=1000.0, help="seconds of tests that a fault is asked at most")
+    parser.add_argument("--tests", nargs="+", default=FILES, help="files of tests, in place of all these")
+    parser.add_argument("--whole", action="store_true", help="each fault in a process of its own: slow; to check this tool")
     args = parser.parse_args()
     chosen = [fault for path in modules() for fault in faults(path) if args.only in fault.module]
     if args.sample:
         chosen = random.Random(args.seed).sample(chosen, min(args.sample, len(chosen)))
-    unbroken = (ROOT / (chosen[0].module.replace(".", "/") + ".py")).read_text("utf-8")
-    if found(Fault(chosen[0].module, 0, "nothing", ast.unparse(ast.parse(unbroken)))):
-        sys.exit("mutate: the tests fail without a fault: nothing can be said")
-    survivors: list[Fault] = []
-    for n, fault in enumerate(chosen, 1):
-        if not found(fault):
-            survivors.append(fault)
-            print(f"survives  {fault.module}:{fault.line}  {fault.what}", flush=True)
-        if n % 20 == 0:
-            print(f"{n} of {len(chosen)}, {n - len(survivors)} found", file=sys.stderr, flush=True)
-    killed = len(chosen) - len(survivors)
-    print(json.dumps({"faults": len(chosen), "found": killed, "share": round(killed / len(chosen), 3)}))
+    if args.results:
+        args.results.parent.mkdir(parents=True, exist_ok=True)
+    run = Run(chosen, earlier(args.results), args.again, args.results)
+    os.environ.setdefault("SEEDS", LIVES)
+    if args.whole:
+        run()
+        return
+    quiet = [
+        "-q",
+        "-s",
+        "--no-header",
+        "--no-summary",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-W",
+        whole.QUIET,
+    ]
+    code = pytest.main([*quiet, *map(str, args.tests)], plugins=[Trials(run, args.budget)])
+    sys.exit(int(code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)))
 
 
 if __name__ == "__main__":

@@ -156,9 +156,14 @@ class Ledger:
         """Rows that have not ended."""
         return int(self.ask("SELECT count(*) FROM requests WHERE state <> 'finished'")[0][0])
 
+    @property
+    def damage(self) -> list[str]:
+        """What the database itself finds wrong."""
+        return [said for (said,) in self.ask("PRAGMA integrity_check") if said != "ok"]
+
     def check(self) -> None:
         """Each sequence of each row ends exactly once, nothing belongs to no row, no step is missing, the file is sound."""
-        assert self.ask("PRAGMA integrity_check") == [("ok",)]
+        assert self.damage == []
         assert self.open == 0
         assert self.ask("SELECT id FROM requests WHERE finish IS NULL") == []
         ends = dict(self.ask("SELECT request_id, count(*) FROM request_events WHERE terminal GROUP BY request_id"))

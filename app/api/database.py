@@ -1,4 +1,4 @@
-"""What can be done to the records of a running server: prune. Translates HTTP to a job, no more.
+"""The records of a running server as a whole: what is kept, and prune. Translates HTTP to a question or a job, no more.
 
 Invariant: a call does a bounded piece of work and says how far it is; whoever wants all of it calls again.
 """
@@ -20,13 +20,21 @@ from app.store.errors import QueryError, StoreError
 from app.store.instants import wall_ns
 from app.store.pruning import pruned
 from app.store.retention import Rule
-from app.store.retention_plan import plan
+from app.store.retention_plan import kept, plan
 
 database = Blueprint("database", __name__, url_prefix="/api/db")
 
 _FIELDS = frozenset({"older_than_s", "larger_than_bytes", "keep_runs", "dry_run", "since", "seconds"})
 _MOST_S = 10.0
 _YEARS = 200 * 365 * 86_400.0
+
+
+@database.get("")
+def show() -> Response:
+    """What is kept: {retain_days, retain_gb, bytes, oldest}; 0: no bound, bytes in use are known of the embedded database."""
+    here = parts()
+    bounds = {"retain_days": here.settings.retain_days, "retain_gb": here.settings.retain_gb}
+    return _json(bounds | here.run_native(here.queries.ask, kept))
 
 
 @database.post("/prune")

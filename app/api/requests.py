@@ -130,10 +130,11 @@ def export_requests(form: str) -> Response:
     reader = _reader()  # now: the pages are fetched after the view has returned
     fetch = partial(reader.run_native, reader.queries.export_page)
     try:
-        pieces = export.stream(form, fetch, params())
+        asked = params()
+        pieces = export.stream(form, fetch, asked)
     except QueryError as error:
         raise bad(error.message, error.param) from error
-    headers = {"Content-Disposition": f'attachment; filename="requests.{form}"'}
+    headers = {"Content-Disposition": f'attachment; filename="{export.file_name(asked, form)}"'}
     return Response(pieces, headers=headers, content_type=export.MEDIA[form])
 
 

@@ -13,6 +13,7 @@ from flask import Blueprint, Response, request
 
 from app.api import fields
 from app.api.decode import decode_lines, decode_object
+from app.api.departures import with_departures
 from app.api.errors import ApiError, Problem, bad, conflict, not_found, unavailable
 from app.extensions import parts
 from app.report_file.page import report_html
@@ -83,7 +84,8 @@ def list_runs() -> Response:
     size = request.args.get("limit", "100")
     if not (size.isascii() and size.isdigit() and 1 <= int(size[:6]) <= 1000):
         raise bad("limit must be between 1 and 1000", "limit", "invalid_value")
-    return _json(_found(parts().run_native, parts().queries.runs, int(size), request.args.get("before") or None))
+    found = _found(parts().run_native, parts().queries.runs, int(size), request.args.get("before") or None)
+    return _json(found | {"items": with_departures(found["items"])})
 
 
 @runs.get("/runs/<run_id>")

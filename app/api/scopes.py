@@ -38,6 +38,7 @@ SCOPES: dict[str, str] = {
     "runs.delete": ADMIN,
     "runs.client_requests": LOAD,
     "runs.adopt": LOAD,
+    "database.show": READ,
     "database.prune": ADMIN,
     "runs.shapes": READ,
     "runs.export_bundle": READ,

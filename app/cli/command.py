@@ -46,7 +46,7 @@ def _add_compare(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
 COMMANDS = (
     Command("load", "run a Locust scenario, report at the end", load.add_load),
     Command("scenarios", "list the scenarios, or show one with its parameters", load.add_scenarios, url=False),
-    Command("runs", "list load runs; delete, export, import them", history.add_runs),
+    Command("runs", "list load runs; change the load of one, delete, export, import them", history.add_runs),
     Command("report", "the report of a run", _add_report),
     Command("compare", "runs side by side", _add_compare),
     Command("requests", "list requests by filters, or show one", history.add_requests),

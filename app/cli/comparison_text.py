@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.cli.terminal import NONE, cell, number, table
+from app.percents import percents
 
 LETTERS = "ABCDE"
 Row = Mapping[str, Any]
@@ -21,6 +22,7 @@ FIGURES = {
     "goodput.per_s": ("goodput, requests/s", 1), "goodput.attainment": ("attainment, %", 100),
     "goodput.attainment_admitted": ("attainment of those not refused, %", 100), "goodput.fluid": ("fluid answers, %", 100),
     "throughput.requests_s": ("answered, requests/s", 1), "throughput.output_tok_s": ("output, tokens/s", 1),
+    "throughput.offered_s": ("offered, requests/s", 1),
     "fairness.jain": ("Jain's index of service", 1), "fairness.drift.service": ("service drift while backlogged, units", 1),
     "fairness.slowdown_ratio.value": ("most / least slowed tenant", 1),
     "fairness.starvation.longest_ms": ("longest wait, ms", 1), "fairness.starvation.over": ("waited over the TTFT bound", 1),
@@ -37,7 +39,7 @@ def comparison_text(answer: Mapping[str, Any]) -> str:
     runs = answer["runs"]
     metrics = {row["name"]: row for row in answer["metrics"]}
     parts = ["\n".join(f"{letter}  {run['run']['id']}  {run['headline']}" for letter, run in zip(LETTERS, runs, strict=False))]
-    parts.append("\n".join(answer["warnings"]))
+    parts.append("\n".join(line for line in (answer["sentence"], *_lettered(answer)) if line))
     parts.append(_differing(answer["differing"], len(runs)))
     parts.append(_counts(runs))
     parts.append(_figures(_latencies(metrics), len(runs), "Latency, ms, over answers that ended well"))
@@ -46,8 +48,18 @@ def comparison_text(answer: Mapping[str, Any]) -> str:
     tenants = answer["tenants"] if len(answer["tenants"]) > 1 else []
     parts.append(_figures([_of_requests(row) for row in tenants], len(runs), "TTFT p95 by tenant, ms, as the server saw it"))
     level = round(100 * answer["interval"]["level"])
-    parts.append(f"[a, b] holds {level} % of the differences to A that came out of a {answer['interval']['method']}.")
+    parts.append(
+        f"[a, b] holds {level} % of the differences to A, in % of it, that came out of a {answer['interval']['method']}."
+    )
     return "\n\n".join(part for part in parts if part)
+
+
+def _lettered(answer: Mapping[str, Any]) -> Iterable[str]:
+    """Warnings, with the letters of the runs for their names."""
+    for line in answer["warnings"]:
+        for letter, run in zip(LETTERS, answer["runs"], strict=False):
+            line = line.replace(f"run {run['run']['id']}", letter)
+        yield line
 
 
 def _differing(rows: Sequence[Row], runs: int) -> str:
@@ -99,9 +111,8 @@ def _scaled(metrics: Mapping[str, Row]) -> Iterable[Row]:
         row = metrics[name]
         if not any(row["values"]):
             continue  # nothing of it in any run
-        bounds = [each and [end * times for end in each] for each in row["interval"]]
         values = [None if value is None else value * times for value in row["values"]]
-        yield {**row, "name": label, "values": values, "interval": bounds}
+        yield {**row, "name": label, "values": values, "base": row["values"][0]}
 
 
 def _figures(rows: Iterable[Row], runs: int, title: str) -> str:
@@ -121,12 +132,19 @@ def _kept(rows: Sequence[Row], key: str, heading: str) -> list[tuple[str, str]]:
 def _cells(row: Row) -> dict[str, str]:
     shown: dict[str, str] = {}
     for index, value in enumerate(row["values"]):
-        letter, change, bounds = LETTERS[index], row["relative"][index], row["interval"][index]
+        letter, change, bounds = LETTERS[index], row["relative"][index], _relative(row, index)
         shown[letter] = f"({number(value)})" if row["few"][index] and value is not None else number(value)
         if index:
             shown[f"{letter}-"] = NONE if change is None else f"{100 * change:+.0f} %"
-            shown[f"{letter}["] = f"[{_signed(bounds[0])}, {_signed(bounds[1])}]" if bounds else " "
+            shown[f"{letter}["] = f"[{_signed(bounds[0])}, {_signed(bounds[1])}] %" if bounds else " "
     return shown
+
+
+def _relative(row: Row, index: int) -> list[float] | None:
+    """The interval in % of A, as the change beside it is; None where there is none of either."""
+    base = row.get("base", row["values"][0])
+    bounds = row["interval"][index]
+    return [100 * end / base for end in bounds] if bounds and base else None
 
 
 def _signed(value: float) -> str:
@@ -135,11 +153,12 @@ def _signed(value: float) -> str:
 
 def _waits(rows: Sequence[Row], runs: int) -> str:
     """ms in all requests and share of the run's waiting, by reason."""
+    shares = [percents([row["shares"][i] for row in rows]) for i in range(runs)]
     shown = [
         {"name": row["name"]}
         | {LETTERS[i]: number(value) for i, value in enumerate(row["values"])}
-        | {f"{LETTERS[i]}%": f"{100 * share:.0f} %" for i, share in enumerate(row["shares"])}
-        for row in rows
+        | {f"{LETTERS[i]}%": f"{shares[i][n]} %" for i in range(runs)}
+        for n, row in enumerate(rows)
     ]
     columns = [("name", "")] + [pair for letter in LETTERS[:runs] for pair in ((letter, letter), (f"{letter}%", ""))]
     return "Waiting by reason, ms in all\n" + table(shown, columns) if shown else ""

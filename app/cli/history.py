@@ -62,11 +62,12 @@ def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
         "show", parents=[common], help="one request, whole", description="One request: its times, waits, events and slices."
     )
     show.add_argument("id", help="its id, as req_…")
+    show.add_argument("--all", action="store_true", help="leave out no stretch of its waits and no slice")
     show.set_defaults(act=show_request)
 
 
 def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """`runs` and `runs delete|export|import`."""
+    """`runs` and `runs delete|rate|export|import`."""
     parser.add_argument(
         "--limit", type=_positive, default=TABLE_LIMIT, metavar="N", help="at most so many (default: %(default)s)"
     )
@@ -77,6 +78,15 @@ def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
     )
     delete.add_argument("run", nargs="+", help="id of a run")
     delete.set_defaults(act=delete_runs)
+    rate = words.add_parser(
+        "rate",
+        parents=[common],
+        help="change the load of a run while it goes on",
+        description="From now on as many times the load that its scenario says. Needs the server that it loads.",
+    )
+    rate.add_argument("run", metavar="RUN", help="id of the active run")
+    rate.add_argument("factor", metavar="FACTOR", type=float, help="0.1 to 10; 1 is the scenario's own load")
+    rate.set_defaults(act=change_rate)
     add_bundles(words, common)
 
 
@@ -100,7 +110,7 @@ def show_request(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found)
     else:
-        print(request_text(found))
+        print(request_text(found, every=options.all))
     return OK
 
 
@@ -111,13 +121,14 @@ def list_runs(options: argparse.Namespace) -> int:
         print_json(answer)
         return OK
     columns = [("started", "started"), ("id", "run"), ("scenario", "scenario"), ("status", "status"), ("verdict", "verdict")]
-    columns += [("sent", "sent"), ("ok", "ok"), ("failed", "failed"), ("refused", "refused"), ("simulated", "simulated")]
+    columns += [("sent", "sent"), ("ok", "ok"), ("failed", "failed"), ("refused", "refused"), ("on", "on")]
     rows = [
         {
             **(item.get("progress") or {}),
             **item,
             "started": _instant(item["started"]),
             "scenario": item["scenario"] or item["name"],
+            "on": _on(item),
         }
         for item in answer["items"]
     ]
@@ -153,16 +164,31 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 def delete_runs(options: argparse.Namespace) -> int:
     """Delete runs; the server does it, since it alone writes."""
-    settings = server_settings(options)
-    server = Server(options.url, client_key()) if options.url else holding(settings.directory, client_key())
-    if server is None:
-        raise CommandError(f"no server holds {settings.directory}; start one with `batchscope serve`, it deletes the runs")
+    server = _server(options, "it deletes the runs")
     answers = {run: server.delete(f"/api/runs/{quote(run, safe='')}") for run in options.run}
     if options.json:
         print_json(answers)
     else:
         print("\n".join(f"deleted {run}" for run in answers))
     return OK
+
+
+def change_rate(options: argparse.Namespace) -> int:
+    """Ask for another load; its generator says in the run's progress that it was made."""
+    answer = _server(options, "its runs can be changed").post(
+        f"/api/runs/{quote(options.run, safe='')}/rate", {"factor": options.factor}
+    )
+    print_json(answer) if options.json else print(f"asked run {options.run} for {options.factor:g} times its scenario's load")
+    return OK
+
+
+def _server(options: argparse.Namespace, why: str) -> Server:
+    """The one that is named, or that holds the data directory."""
+    directory = server_settings(options).directory
+    server = Server(options.url, client_key()) if options.url else holding(directory, client_key())
+    if server is None:
+        raise CommandError(f"no server holds {directory}; start one with `batchscope serve`, {why}")
+    return server
 
 
 def _print_table(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -198,6 +224,14 @@ FORMATS: dict[str, Callable[[Iterable[Mapping[str, Any]]], None]] = {
     "jsonl": _print_lines,
     "parquet": _write_parquet,
 }
+
+
+def _on(run: Mapping[str, Any]) -> str | None:
+    """What computed: the modelled hardware, or the model that ran; a run that was only simulated measured nothing."""
+    engine = run.get("engine") or {}
+    what = engine.get("hardware") or (engine.get("model") if engine.get("runner") == "torch" else engine.get("runner"))
+    how = "simulated clock" if run["simulated"] else "simulated" if engine.get("hardware") else None
+    return f"{what} ({how})" if what and how else what or how
 
 
 def _instant(text: str | None) -> str | None:

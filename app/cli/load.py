@@ -20,6 +20,7 @@ from app.cli.foreign import load_foreign
 from app.cli.report_text import report_text
 from app.cli.server import Server, client_key, holding, started
 from app.cli.settings import server_arguments, server_settings
+from app.cli.starting import add_starting, check_like_before, computes, refuse_starting
 from app.cli.target import local_target
 from app.cli.terminal import ProgressLine, pairs, print_json, say, table
 from app.supervisor import scenarios
@@ -49,6 +50,7 @@ def add_load(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="also write report.json here (a foreign target: the raw rows too)"
     )
+    add_starting(parser)
     parser.set_defaults(act=load)
 
 
@@ -80,6 +82,7 @@ def load(options: argparse.Namespace) -> int:
     scheduler = parse_pairs(options.scheduler)
     if options.url:
         options.url = local_target(options.url)
+        refuse_starting(options, f"--url names {options.url}")
         server = Server(options.url, client_key())
         if server.status("/api/scheduler") not in (200, 401, 403, 429):
             if scheduler:
@@ -158,8 +161,10 @@ def _server(options: argparse.Namespace) -> AbstractContextManager[Server]:
     settings = server_settings(options)
     server = holding(settings.directory, client_key())
     if server is not None:
+        refuse_starting(options, f"{server.url} holds {settings.directory}")
         return nullcontext(server)
-    return started(settings, server_arguments(options), say)
+    check_like_before(options, settings)
+    return started(settings, server_arguments(options), say, computes(settings))
 
 
 def _scenario_text(found: Mapping[str, Any]) -> str:

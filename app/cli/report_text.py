@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.cli.terminal import NONE, number, pairs, table
+from app.percents import percents
 
 QUANTILES = ("p50", "p90", "p95", "p99")
 HEADINGS = [("metric", ""), ("n", "n"), *((q, q) for q in QUANTILES)]
@@ -32,7 +33,10 @@ def report_text(report: Mapping[str, Any]) -> str:
 def _about(report: Mapping[str, Any]) -> str:
     run = report.get("run")
     known = run if isinstance(run, Mapping) else {**report, "id": run}
-    shown = {name: known.get(name) for name in ("id", "scenario", "seed", "started", "target", "url", "model", "error")}
+    names = ("id", "scenario", "seed", "started", "target", "url", "model", "rate_changed", "error")
+    capacity = (known.get("progress") or {}).get("capacity")
+    shown = {name: known.get(name) for name in names}
+    shown["measured"] = None if capacity is None else f"a capacity of {number(capacity)} tokens/s of work"
     return pairs({name: value for name, value in shown.items() if value is not None})
 
 
@@ -41,7 +45,9 @@ def _reconciliation(counts: Mapping[str, Any]) -> str:
     line = f"sent {counts['sent']} = {terms}"
     if counts.get("server_rows") is None:
         return line
-    return f"{line}\nserver rows {counts['server_rows']}, difference {counts['difference']}"
+    line += f"\nserver rows {counts['server_rows']}, difference {counts['difference']}"
+    still = counts.get("open_rows")  # older reports do not say
+    return line + (f"\n{still} of them have not ended yet: ask for the report again to have their waits in it" if still else "")
 
 
 def _percentiles(found: Mapping[str, Any]) -> list[str]:
@@ -80,7 +86,7 @@ def _goodput(good: Mapping[str, Any], throughput: Mapping[str, Any]) -> str:
     if throughput.get("duration_s") is None:
         return line
     rates = ", ".join(f"{number(throughput[name])} {unit}" for name, unit in RATES)
-    return f"{line}\nthroughput {rates} over {number(throughput['duration_s'])} s{_cached(throughput)}"
+    return f"{line}\nthroughput {rates} over {number(throughput['duration_s'])} s{_cached(throughput)}{_load(throughput)}"
 
 
 def _cached(throughput: Mapping[str, Any]) -> str:
@@ -89,11 +95,18 @@ def _cached(throughput: Mapping[str, Any]) -> str:
     return f", {100 * cached / prompt:.1f} % of prompt tokens from the prefix cache" if cached is not None and prompt else ""
 
 
+def _load(throughput: Mapping[str, Any]) -> str:
+    """What the open loop offered; a run that measures a capacity first offers another load each time."""
+    offered = throughput.get("offered_s")
+    return "" if offered is None else f"; offered {number(offered)} requests/s"
+
+
 RATES = (("requests_s", "requests/s"), ("output_tok_s", "output tokens/s"), ("prompt_tok_s", "prompt tokens/s"))
 
 
 def _waits(waits: Mapping[str, Mapping[str, Any]]) -> str:
-    rows = [{"reason": name, **row, "share": f"{100 * row['share']:.0f} %"} for name, row in waits.items()]
+    shares = percents([row["share"] for row in waits.values()])
+    rows = [{"reason": name, **row, "share": f"{share} %"} for (name, row), share in zip(waits.items(), shares, strict=True)]
     rows.sort(key=lambda row: -row["ms"])
     columns = [("reason", "waited for"), ("share", "share"), ("ms", "ms in all"), ("requests", "requests")]
     return table(rows, columns) if rows else ""
@@ -124,8 +137,8 @@ def _tenants(tenants: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _top_waits(waits: Mapping[str, float]) -> str:
     whole = sum(waits.values())
-    ordered = sorted(waits.items(), key=lambda pair: -pair[1])[:2]
-    return ", ".join(f"{name} {100 * ms / whole:.0f} %" for name, ms in ordered)
+    shares = dict(zip(waits, percents([ms / whole for ms in waits.values()]), strict=True)) if whole else {}
+    return ", ".join(f"{name} {shares[name]} %" for name in sorted(shares, key=lambda name: -waits[name])[:2])
 
 
 def _held(found: Mapping[str, Any], tenants: int) -> list[str]:
@@ -169,7 +182,8 @@ def _interference(found: Mapping[str, Any] | None) -> str:
 def _steps(steps: Mapping[str, Any], waste: Mapping[str, Any]) -> str:
     if not steps.get("n"):
         return ""
-    binding = ", ".join(f"{name} {100 * share:.0f} %" for name, share in steps["binding"].items())
+    shares = percents(list(steps["binding"].values()))
+    binding = ", ".join(f"{name} {share} %" for name, share in zip(steps["binding"], shares, strict=True))
     lines = [
         f"{steps['n']} steps, p50 {number(steps['ms']['p50'])} ms, {_percent(steps['budget_used'])} of the token budget used, "
         f"{steps['preemptions']} preemptions, at most {steps['running_max']} running and {steps['waiting_max']} waiting",

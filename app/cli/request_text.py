@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.cli.terminal import NONE, number, pairs, table
+from app.cli.waits_text import held_by, waits_text
+from app.percents import percents
 
 COLUMNS = (
     ("received", "received"), ("id", "id"), ("state", "state"), ("tenant", "tenant"), ("kind", "kind"), ("priority", "prio"),
@@ -14,7 +16,6 @@ COLUMNS = (
     ("e2e_ms", "e2e ms"), ("top_wait", "waited for"),
 )  # fmt: skip
 MOST_SLICES = 40
-MOST_STRETCHES = 40
 
 
 def table_row(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,8 +25,8 @@ def table_row(request: Mapping[str, Any]) -> dict[str, Any]:
     return {**request, "received": (request["received"] or "")[11:23], "state": shown}
 
 
-def request_text(request: Mapping[str, Any]) -> str:
-    """All of one request, for reading."""
+def request_text(request: Mapping[str, Any], *, every: bool = False) -> str:
+    """All of one request, for reading. every: of stretches and slices none is left out."""
     skipped = (
         "waits",
         "waited",
@@ -49,9 +50,9 @@ def request_text(request: Mapping[str, Any]) -> str:
     if request.get("ignored_fields"):
         parts.append("ignored fields: " + ", ".join(request["ignored_fields"]))
     parts.append(_time(request))
-    parts.append(_waited(request.get("waited") or []))
+    parts.append(waits_text(request, every=every))
     parts.append(_events(request.get("events") or []))
-    parts.append(_slices(request.get("slices") or {}))
+    parts.append(_slices(request.get("slices") or {}, None if every else MOST_SLICES))
     if request.get("client"):
         seen = {name: value for name, value in request["client"].items() if name != "gaps_ms" and value is not None}
         parts.append("As the load generator saw it\n" + pairs(seen))
@@ -70,44 +71,12 @@ def _time(request: Mapping[str, Any]) -> str:
     rows = [{"part": f"wait: {reason}", "ms": ms} for reason, ms in request["waits"].items()]
     rows += [{"part": part, "ms": request[f"{part}_ms"]} for part in ("prefill", "decode", "stalled", "preempted")]
     whole = request["e2e_ms"]
-    for row in rows:
-        row["share"] = f"{100 * row['ms'] / whole:.0f} %" if whole and row["ms"] is not None else NONE
     known = [row for row in rows if row["ms"]]
+    shares = percents([row["ms"] / whole for row in known]) if whole else [NONE] * len(known)
+    for row, share in zip(known, shares, strict=True):
+        row["share"] = f"{share} %" if whole else NONE
     total = f"E2E {number(whole)} ms = wait + prefill + decode + stalled + preempted"
     return total + ("\n" + table(known, [("part", "part"), ("ms", "ms"), ("share", "share")]) if known else "")
-
-
-def _waited(stretches: list[Mapping[str, Any]]) -> str:
-    """What it waited for, and who held that meanwhile."""
-    rows = [
-        {"from": one["from_ms"], "to": one["to_ms"], "for": one["reason"], "held": held_by(one["blockers"])}
-        for one in stretches[:MOST_STRETCHES]
-    ]
-    if not rows:
-        return ""
-    more = len(stretches) - len(rows)
-    tail = f"\n… and {more} more (--json has them all)" if more else ""
-    return "Waits\n" + table(rows, [("from", "from ms"), ("to", "to ms"), ("for", "waited for"), ("held", "held by")]) + tail
-
-
-def held_by(blockers: Mapping[str, Any] | None) -> str:
-    """A set in one line: `12 of 16 slots: ann 9, bob 3`."""
-    if blockers is None:
-        return ""
-    holders, unit, limit = blockers["holders"], blockers["unit"], blockers["limit"]
-    names = [f"{one['tenant']} {one['amount']}" for one in holders]
-    if blockers["rest"]:
-        names.append(f"others {blockers['rest']}")
-    total = sum(one["amount"] for one in holders) + blockers["rest"]
-    if unit == "requests":
-        running = f"{names[0]} of {limit} running" if limit else f"{names[0]} running"
-        most = blockers["max_tokens"]
-        return running + (f", {blockers['tokens']} of {most} tokens (it needs {blockers['needed']})" if most else "")
-    text = f"{total} of {limit} {unit}: {', '.join(names)}"
-    if unit == "blocks":
-        kept = f", {blockers['kept']} of them kept" if blockers["kept"] else ""
-        text += f"; needed {blockers['needed']}, {blockers['free']} free{kept}"
-    return text
 
 
 def _events(events: list[Mapping[str, Any]]) -> str:
@@ -126,12 +95,12 @@ def _value(name: str, value: object) -> object:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
-def _slices(columns: Mapping[str, list[Any]]) -> str:
-    """The first slices; a long decode says little more."""
+def _slices(columns: Mapping[str, list[Any]], most: int | None) -> str:
+    """The first slices; a long decode says little more. most: None for all."""
     count = len(columns.get("step", []))
     if not count:
         return ""
     names = [("step", "step"), ("t_ms", "at ms"), ("ms", "ms"), ("kind", "kind"), ("tokens", "tokens"), ("batch", "batch")]
-    rows = [{name: columns[name][i] for name, _ in names} for i in range(min(count, MOST_SLICES))]
-    more = f"\n… and {count - MOST_SLICES} more (--json has them all)" if count > MOST_SLICES else ""
-    return "Slices\n" + table(rows, names) + more
+    rows = [{name: columns[name][i] for name, _ in names} for i in range(count if most is None else min(count, most))]
+    title = "Slices" if len(rows) == count else f"Slices ({len(rows)} of {count}, --all)"
+    return f"{title}\n{table(rows, names)}"

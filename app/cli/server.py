@@ -123,13 +123,14 @@ def holding(directory: Path, key: str = "") -> Server | None:
 
 
 @contextmanager
-def started(settings: ServerSettings, arguments: list[str], say: Any) -> Iterator[Server]:
-    """A server of this command's own on a free port, for the length of the block. `say`: takes what it is doing."""
+def started(settings: ServerSettings, arguments: list[str], say: Any, computes: str) -> Iterator[Server]:
+    """A server of this command's own on a free port, for the length of the block. `say`: takes what it is doing; computes:
+    with what, in words."""
     directory = settings.directory
     directory.mkdir(parents=True, exist_ok=True)
     log_path = directory / "server.log"
     command = [sys.executable, "-m", "app.serve", "--host", "127.0.0.1", "--port", "0", *arguments]
-    say(f"no server holds {directory}: starting one (its output: {log_path})")
+    say(f"no server holds {directory}: starting one with {computes} (its output: {log_path})")
     with log_path.open("ab") as log:
         # In a session of its own, so that Ctrl-C reaches this command alone, which then stops the run in order.
         process = subprocess.Popen(

@@ -7,6 +7,8 @@ import argparse
 from app.cli.server import server_environment
 from app.settings import ServerSettings, load
 
+FLAGS = ("runner", "hardware")  # of a server that a command starts; not every command has them
+
 
 def server_settings(options: argparse.Namespace) -> ServerSettings:
     """The settings that a server started here would have."""
@@ -15,4 +17,5 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
 
 def server_arguments(options: argparse.Namespace) -> list[str]:
     """The flags of this command that are the server's."""
-    return ["--data-dir", options.data_dir] if options.data_dir else []
+    given = {name: getattr(options, name, None) for name in ("data_dir", *FLAGS)}
+    return [word for name, value in given.items() if value for word in ("--" + name.replace("_", "-"), value)]

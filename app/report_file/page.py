@@ -63,6 +63,7 @@ def _title(report: Report, name: str) -> Markup:
         el("p", about, class_="mut"),
         el("p", report["headline"], class_="headline"),
         el("p", why, class_="mut") if why and why not in report["headline"] else "",
+        el("p", f"Its load was changed by hand: {run['rate_changed']}", class_="mut") if run.get("rate_changed") else "",
         el("p", run["error"], class_="mut") if run.get("error") else "",
     )
 
@@ -126,6 +127,7 @@ def _goodput(report: Report) -> Markup:
         {
             f"goodput within TTFT ≤ {figure(slo['ttft_ms'])} and TPOT ≤ {figure(slo['tpot_ms'])} ms": _per(good["per_s"]),
             "of all sent": _share(good["attainment"]),
+            "offered (open loop)": _per(rate["offered_s"]),
             "answered": _per(rate["requests_s"]),
             "output": f"{figure(rate['output_tok_s'])} tokens/s",
             "prompts": f"{figure(rate['prompt_tok_s'])} tokens/s",

@@ -17,6 +17,7 @@ from app.store import comparison_likeness as likeness
 from app.store import comparison_split as splits
 from app.store import run_summary
 from app.store.comparison_reading import reading
+from app.store.comparison_sentence import sentence
 from app.store.comparison_side import LINES, MOST_TENANTS, QS, SAMPLED, Side, side_of
 from app.store.comparison_split import Half
 from app.store.errors import QueryError
@@ -28,7 +29,7 @@ MOST_COMPARED = 5
 LEVEL = 0.95
 _COUNTED = ("sent", "ok", "failed", "refused", "cancelled", "incomplete")
 _PLAIN = (
-    ("throughput", "requests_s"), ("throughput", "output_tok_s"), ("goodput", "per_s"), ("goodput", "attainment"),
+    ("throughput", "requests_s"), ("throughput", "output_tok_s"), ("throughput", "offered_s"), ("goodput", "per_s"), ("goodput", "attainment"),
     ("goodput", "attainment_admitted"), ("goodput", "fluid"), ("fairness", "jain"), ("fairness", "drift", "service"),
     ("fairness", "slowdown_ratio", "value"), ("fairness", "starvation", "longest_ms"), ("fairness", "starvation", "over"),
     ("fairness", "inversions", "inverted"), ("interference", "share"), ("waste", "preemptions_a_request"),
@@ -40,7 +41,7 @@ _PLAIN = (
 def compare(
     connection: Connection, run_ids: Sequence[str], slo: Slo | None = None, *, split: str | None = None, lines: bool = False
 ) -> dict[str, Any]:
-    """{runs, differing, equal, warnings, metrics, waits, tenants, interval, split}. A figure is {name, values, n, few,
+    """{runs, sentence, differing, equal, warnings, metrics, waits, tenants, interval, split}. A figure is {name, values, n, few,
     difference, relative, interval, better, reading}; its lists go by run, and where a figure is undefined they hold None.
 
     split: the two sides of one run (see comparison_split). lines: each run has its `cdfs` and its `series` too.
@@ -51,13 +52,16 @@ def compare(
         made, sides = None, _run_sides(connection, run_ids, slo, lines)
     reports = [side.report for side in sides]
     differing, equal = likeness.settings(reports)
+    metrics = [_figure(path, sides) for path in _paths()]
+    unlike = likeness.warnings(reports, [side.extra["changes"] for side in sides], differing)
     return {
+        "sentence": sentence(metrics),
         "runs": [_shown(side) for side in sides],
         "split": made,
         "differing": differing,
         "equal": equal,
-        "warnings": likeness.warnings(reports, [side.extra["changes"] for side in sides], differing),
-        "metrics": [_figure(path, sides) for path in _paths()],
+        "warnings": unlike if made else unlike + likeness.offered(reports),
+        "metrics": metrics,
         "waits": _waits(reports),
         "tenants": [_tenant(tenant, sides) for tenant in _tenants(reports)],
         "interval": {

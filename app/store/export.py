@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import orjson
 
 from app.store.errors import QueryError
 from app.store.parquet import ParquetPages
+from app.store.request_json import waits_of
 from scheduler.metrics import WAIT_REASONS
 
 Fetch = Callable[[Mapping[str, str], str | None], tuple[list[dict[str, Any]], str | None]]
@@ -23,8 +25,9 @@ COLUMNS = (
     "id", "run", "client_request_id", "received", "finished", "endpoint", "stream", "model", "tenant", "kind", "priority",
     "policy", "state", "finish", "detail", "status_code", "prompt_tokens", "cached_tokens", "output_tokens", "max_tokens",
     "sequences", "queue_ms", "ttft_ms", "tpot_ms", "e2e_ms", "prefill_ms", "decode_ms", "stalled_ms", "preempted_ms",
-    "top_wait", "preemptions", "deadline_ms", "timeout_ms", "boot", "number",
+    "top_wait", "preemptions", "overtaken", "deadline_ms", "timeout_ms", "boot", "number",
 )  # fmt: skip
+MOST_NAME = 100  # characters of a file's name
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 MEDIA = {
     "csv": "text/csv; charset=utf-8",
@@ -82,8 +85,16 @@ def csv_rows(items: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _cells(item: Mapping[str, Any]) -> list[Any]:
-    waits = [item["waits"].get(reason) for reason in WAIT_REASONS]
+    waits = list(waits_of(item).values())
     return [safe(item[name]) for name in COLUMNS] + waits + [safe(" ".join(item["ignored_fields"]))]
+
+
+def file_name(params: Mapping[str, str], form: str) -> str:
+    """Which requests they are, in the letters that every file system takes: requests-run_01…-ttft-5000ms.csv."""
+    terms = {name: value for name, value in params.items() if value and name not in ("sort", "limit", "cursor", "q")}
+    words = ["requests", terms.pop("run", ""), params.get("q", ""), *(f"{name}-{value}" for name, value in terms.items())]
+    text = "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.") for word in words if word)
+    return f"{text[:MOST_NAME].rstrip('-.')}.{form}"
 
 
 def safe(value: Any) -> Any:

@@ -16,6 +16,7 @@ EXACT = ("run", "tenant", "policy", "kind", "model", "endpoint", "detail", "clie
 CHOICES = {"state": STATES, "finish": GRAVITY, "top_wait": WAIT_REASONS}
 INSTANTS = ("since", "until")
 SEARCHED = (*EXACT, *CHOICES, "wait", *INSTANTS)  # words of a search with a value, not a measure
+LACKS = "lacks"  # measures, with commas, that are undefined: `ttft:none` in a search
 ENDS = {"min_": ">=", "max_": "<=", "above_": ">", "below_": "<"}
 
 RANGES: dict[str, str] = {  # the name in parameters → the column; `_ns` columns are asked in ms
@@ -46,4 +47,4 @@ def range_of(param: str) -> tuple[str, str] | None:
 def names() -> list[str]:
     """Every parameter that filters."""
     ranges = [end + name for name in RANGES for end in ENDS]
-    return [*SEARCHED, "text", "q", *ranges]
+    return [*SEARCHED, LACKS, "text", "q", *ranges]

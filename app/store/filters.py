@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, literal
+from sqlalchemy import BigInteger, ColumnElement, and_, literal, or_, select
 
 from app.store.errors import QueryError
-from app.store.fields import CHOICES, EXACT, INSTANTS, MEASURES, RANGES, range_of
+from app.store.fields import CHOICES, EXACT, INSTANTS, LACKS, MEASURES, RANGES, range_of
 from app.store.grammar import misplaced, parse, write
 from app.store.instants import wall_ns
-from app.store.models import WAIT_COLUMNS, requests
+from app.store.models import WAIT_COLUMNS, requests, runs
 from scheduler.metrics import WAIT_REASONS
 
 __all__ = ["MEASURES", "SORTS", "Filters", "Order", "filters", "fingerprint", "limit", "number", "order"]
@@ -30,6 +30,7 @@ SORTS: dict[str, str] = {"received": "received_wall", "id": "id", "priority": "p
 MAX_PAGE = 1000
 DEFAULT_PAGE = 50
 SIMULATED = "simulation"  # the endpoint of requests that nobody sent
+RUN_ID = "run_"  # what ids of runs begin with, names and scenarios do not
 _WIDEST = (1 << 63) - 1
 _COMPARE = {"min_": operator.ge, "max_": operator.le, "above_": operator.gt, "below_": operator.lt}
 
@@ -43,8 +44,9 @@ class Filters:
 
     @property
     def run(self) -> str | None:
-        """The run asked for, if one is."""
-        return dict(self.given).get("run")
+        """The run that is asked for by its id; None also where runs are, by their name or scenario."""
+        run = dict(self.given).get("run")
+        return run if run is not None and run.startswith(RUN_ID) else None
 
     @property
     def search(self) -> str:
@@ -128,8 +130,13 @@ def _condition(name: str, value: str) -> ColumnElement[bool]:
     table = requests.c
     if "\0" in value:
         raise QueryError(f"{name} holds a NUL character", name)
+    if name == "run" and not value.startswith(RUN_ID):
+        called = select(runs.c.id).where(or_(runs.c.name == value, runs.c.scenario == value))
+        return or_(table.run == value, table.run.in_(called))
     if name in EXACT:
         return table[name] == value
+    if name == LACKS:
+        return and_(*(table[_choice(name, each, MEASURES)].is_(None) for each in value.split(",")))
     if name in CHOICES:
         chosen = table[name].in_([_choice(name, each, CHOICES[name]) for each in value.split(",")])
         live = name == "state" and "finished" not in value.split(",")

@@ -1,7 +1,7 @@
 """The search line: `state:error tenant:a ttft>500ms wait.kv_blocks>200ms "part of an id"`, to and from named parameters. Pure.
 
-A term is a field with `:` and a value, a measure with `>`, `>=`, `<`, `<=` or `=` and a number with its unit, or words
-in double quotes (or a bare word) that the id or the client's id contains. All terms must hold.
+A term is a field with `:` and a value, a measure with `>`, `>=`, `<`, `<=` or `=` and a number with its unit (`ttft:none`
+where it is undefined), or words in double quotes (or a bare word) that the id or the client's id contains. All terms must hold.
 Invariant: `write` of parameters is read back as the same parameters; an error says at which character, and what was expected.
 """
 
@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 
 from app.store.errors import QueryError
-from app.store.fields import CHOICES, ENDS, SEARCHED, SPELLED, WORDS, is_duration, range_of
+from app.store.fields import CHOICES, ENDS, LACKS, MEASURES, SEARCHED, SPELLED, WORDS, is_duration, range_of
 
 MAX_TEXT = 2000
 _HEAD = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(>=|<=|:|>|<|=)")
@@ -40,7 +40,9 @@ def parse(text: str) -> list[Term]:
         raise QueryError(f"a search has at most {MAX_TEXT} characters, not {len(text)}", "q")
     found: dict[str, Term] = {}
     for term in _terms(text):
-        if term.param in found:
+        if term.param == LACKS and LACKS in found:
+            term = Term(LACKS, f"{found[LACKS].value},{term.value}", found[LACKS].at)
+        elif term.param in found:
             hint = " (several with commas)" if term.param in CHOICES else ""
             raise misplaced(term.at, f"{_name(term.param)} is asked twice{hint}")
         found[term.param] = term
@@ -90,6 +92,9 @@ def _value(text: str, at: int) -> tuple[str, int]:
 def _asked(word: str, sign: str, value: str, at: int) -> Iterator[Term]:
     name = WORDS.get(word, word if word in SPELLED else None)
     if name is not None:
+        if sign == ":" and value == "none" and name in MEASURES:
+            yield Term(LACKS, name, at)
+            return
         if sign not in _PARAMS:
             raise misplaced(at, f"{word} is a measure: write {word}>{'500ms' if is_duration(name) else '5'}, or >=, <, <=, =")
         number = _number(word, name, value, at + len(word) + len(sign))
@@ -138,6 +143,8 @@ def _name(param: str) -> str:
 
 def _written(param: str, value: str) -> str:
     found = range_of(param)
+    if param == LACKS:
+        return " ".join(f"{SPELLED[name]}:none" for name in value.split(","))
     if found is None:
         return _quote(value) if param == "text" else f"{param}:{value if _BARE.fullmatch(value) else _quote(value)}"
     end, name = found

@@ -15,6 +15,7 @@ import orjson
 
 from app.store.errors import QueryError
 from app.store.models import requests
+from app.store.request_json import waits_of
 from scheduler.metrics import WAIT_REASONS
 
 GROUP = 20_000  # rows to a group: fewer compress badly
@@ -96,9 +97,8 @@ class _Pipe(io.RawIOBase):
 
 
 def _row(item: Mapping[str, Any]) -> dict[str, Any]:
-    waits = {f"wait_{reason}_ms": item["waits"].get(reason) for reason in WAIT_REASONS}
     instants = {name: None if item[name] is None else datetime.fromisoformat(item[name]) for name in _INSTANTS}
-    return {**item, **waits, **instants, "ignored_fields": orjson.dumps(item["ignored_fields"]).decode()}
+    return {**item, **waits_of(item), **instants, "ignored_fields": orjson.dumps(item["ignored_fields"]).decode()}
 
 
 def _type(arrow: Any, name: str) -> Any:

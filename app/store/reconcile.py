@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def reconcile(server: Sequence[Row], client: Sequence[Row], *, server_side: bool = True) -> dict[str, Any]:
-    """The reconciliation of a report; the lists hold client request ids (a server row without one: its own id)."""
+    """The reconciliation of a report; open_rows: of server_rows, which have not ended and have no figures yet; the lists hold client request ids (a server row without one: its own id)."""
     counts = Counter(row["status"] for row in client)
     found: dict[str, Any] = {
         "sent": len(client),
@@ -28,6 +28,7 @@ def reconcile(server: Sequence[Row], client: Sequence[Row], *, server_side: bool
         "cancelled": counts["client_cancel"],
         "incomplete": counts["incomplete"],
         "server_rows": len(server) if server_side else None,
+        "open_rows": sum(row["finish"] is None for row in server) if server_side else None,
         "by_status": dict(counts),
         "broken": [
             {"id": row["client_request_id"], "status": row["status"], "error": row["error"]}

@@ -117,6 +117,7 @@ def waits(server: Sequence[Row]) -> dict[str, dict[str, Any]]:
 def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | None) -> dict[str, Any]:
     """Per second over the whole run: answers that ended well, their tokens, prompt tokens taken in.
 
+    offered_s: requests of the open loop a second, as they were due; None of users who wait for their answers.
     cached_tokens: prompt tokens that the prefix cache gave. A load run's prompts begin with a nonce, so that what an
     earlier run left in the cache is not measured; what is found was shared within the run.
     """
@@ -126,6 +127,7 @@ def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | No
     done = len(ok) if client else sum(row["finish"] in WELL for row in server)
     return {
         "duration_s": seconds,
+        "offered_s": _offered(client),
         "requests_s": done / seconds if seconds else None,
         "output_tok_s": output / seconds if seconds else None,
         "prompt_tok_s": prompt / seconds if seconds else None,
@@ -133,6 +135,12 @@ def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | No
         "prompt_tokens": prompt,
         "cached_tokens": _sum(row["cached_tokens"] for row in server) if server else None,
     }
+
+
+def _offered(client: Sequence[Row]) -> float | None:
+    due = [row["due_ms"] for row in client if row["due_ms"] is not None]
+    span = max(due) - min(due) if due else 0.0
+    return 1e3 * (len(due) - 1) / span if span else None
 
 
 def timeline(server: Sequence[Row], client: Sequence[Row], steps: Sequence[StepRow], start_wall: int) -> dict[str, list[Any]]:

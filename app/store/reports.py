@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from app.store import report_figures as figures
 from app.store import runs
+from app.store.advice import memory_of
 from app.store.reconcile import reconcile
 from app.store.report_figures import Samples, Slo
 from app.store.report_rows import Gathered, gather, prefilled
@@ -53,7 +54,7 @@ def report_of(connection: Connection, found: Gathered, samples: Samples, slo: Sl
         "throughput": figures.throughput(server, client, seconds),
         "timeline": figures.timeline(server, client, found.steps, found.start_wall),
     }
-    return _judge(run, made, simulated=found.life.get("runner") == "simulated", server_side=server_side)
+    return _judge(run, made, found.life, server_side=server_side)
 
 
 def _slo(run: Mapping[str, Any]) -> Slo:
@@ -65,7 +66,8 @@ def _slo(run: Mapping[str, Any]) -> Slo:
     return Slo(*(float(value) for value in pair))
 
 
-def _judge(run: Mapping[str, Any], found: dict[str, Any], *, simulated: bool, server_side: bool) -> dict[str, Any]:
+def _judge(run: Mapping[str, Any], found: dict[str, Any], life: Mapping[str, Any], *, server_side: bool) -> dict[str, Any]:
+    simulated = life.get("runner") == "simulated"
     word: str | None = None
     why: str | None = f"the run is {run['status']}"
     if run["status"] == "failed":
@@ -79,6 +81,7 @@ def _judge(run: Mapping[str, Any], found: dict[str, Any], *, simulated: bool, se
         found["waits"],
         found["settings"],
         reconciliation=found["reconciliation"],
-        budget_used=found["steps"]["budget_used"],
+        steps=found["steps"],
+        memory=memory_of(life),
     )
     return {"verdict": word, "verdict_reason": why, "headline": line, "simulated": simulated} | found

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.store.instants import iso
 from app.store.open_request import waits_ms
+from scheduler.metrics import WAIT_REASONS
 
 _AS_THEY_ARE = (
     "id", "run", "client_request_id", "endpoint", "stream", "model", "tenant", "kind", "priority", "policy", "state", "finish",
@@ -26,6 +27,12 @@ def request_json(row: Mapping[str, Any]) -> dict[str, Any]:
     shown["waits"] = waits_ms(row)
     shown["ignored_fields"] = row["ignored_fields"] or []
     return shown
+
+
+def waits_of(item: Mapping[str, Any]) -> dict[str, float | None]:
+    """Of an item, by column of an export, in ms: 0 where nothing was waited for; None where that is not known yet."""
+    unknown = None if item["state"] == "waiting" else 0.0
+    return {f"wait_{reason}_ms": item["waits"].get(reason, unknown) for reason in WAIT_REASONS}
 
 
 def _ms(ns: int | None) -> float | None:

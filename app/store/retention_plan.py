@@ -36,6 +36,12 @@ def plan(connection: Connection, rule: Rule, now: int) -> dict[str, Any]:
     }
 
 
+def kept(connection: Connection) -> dict[str, Any]:
+    """{bytes, oldest}: how much is in use (None where the database does not say), since when requests are there."""
+    oldest = connection.execute(select(func.min(requests.c.received_wall)).where(requests.c.received_wall >= EARLIEST)).scalar()
+    return {"bytes": database_size.used(connection), "oldest": iso(oldest)}
+
+
 class _Scale:
     """Rows into bytes: what is in use, shared out by the size of sampled rows, so that indexes count too."""
 

@@ -28,7 +28,7 @@ from app.store.models import runs as runs_table
 from app.store.report_figures import Slo
 from app.store.report_rows import Told, gather, nobody
 
-VERSION = 1  # of the figures: raised with every change of what a report or a comparison says of the same rows
+VERSION = 2  # of the figures: raised with every change of what a report or a comparison says of the same rows
 PROGRESS = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 _FIELDS = ("version", "server_rows", "client_rows", "open_rows")
 
@@ -56,7 +56,7 @@ class Kept:
 
 def compute(connection: Connection, run_id: str, slo: Slo | None = None, told: Told = nobody) -> Kept:
     """From the rows as they are now; raises QueryError("run") when there is no such run. `told` hears of its progress."""
-    counted = _rows(connection, run_id) | {"open_rows": _open_rows(connection, run_id)}
+    counted = _rows(connection, run_id) | {"open_rows": open_rows(connection, run_id)}
     columns = counted | {"version": VERSION, "made_wall": time.time_ns()}
     made = _computed(connection, run_id, slo, told)
     names = {name: n for name, (n, _) in made.draws.items()}
@@ -160,8 +160,8 @@ def _rows(connection: Connection, run_id: str) -> dict[str, int]:
     }
 
 
-def _open_rows(connection: Connection, run_id: str) -> int:
-    """Not asked again later: a request that has ended stays so. In these very words it is the index of states that answers."""
+def open_rows(connection: Connection, run_id: str) -> int:
+    """Requests of the run that have not ended. Once there is none it is not asked again: who has ended stays so. In these very words it is the index of states that answers."""
     still = requests.c.state != literal_column("'finished'")
     question = select(func.count()).select_from(requests).where(requests.c.run == run_id, still)
     return int(connection.execute(question).scalar_one())

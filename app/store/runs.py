@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, delete, func, insert, select, update
 
+from app.store import lives
 from app.store.errors import QueryError, StoreError
 from app.store.instants import iso
 from app.store.models import boots, client_requests, request_events, requests, run_summaries, runs, settings_changes, steps
@@ -121,7 +122,7 @@ def get(connection: Connection, run_id: str) -> dict[str, Any]:
 
 def listing(connection: Connection, limit: int = 100, before: str | None = None) -> dict[str, Any]:
     """Newest first: {items, next_before, total}. `before`: the id of the last run seen. Items lack the stored report;
-    `stale`: rows have come or gone since their verdict was kept."""
+    `stale`: rows have come or gone since their verdict was kept; `engine`: what computed, see lives.py."""
     question = select(*[column for column in runs.c if column.name != "report"])
     question = question.order_by(runs.c.created_wall.desc(), runs.c.id.desc()).limit(limit + 1)
     if before is not None:
@@ -133,7 +134,8 @@ def listing(connection: Connection, limit: int = 100, before: str | None = None)
     rows = [dict(row) for row in connection.execute(question).mappings()]
     total = connection.execute(select(func.count()).select_from(runs)).scalar_one()
     changed = _changed_since(connection, [row["id"] for row in rows[:limit]])
-    page = [as_json(row) | {"stale": row["id"] in changed} for row in rows[:limit]]
+    engines = lives.of_runs(connection, rows[:limit])
+    page = [as_json(row) | {"stale": row["id"] in changed, "engine": engines[row["id"]]} for row in rows[:limit]]
     return {"items": page, "next_before": page[-1]["id"] if len(rows) > limit else None, "total": total}
 
 
@@ -160,17 +162,19 @@ def active(connection: Connection) -> dict[str, Any] | None:
 
 
 def as_json(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `runs` as the API shows it: instants as ISO 8601; `simulated`: nothing in it was measured."""
-    shown = {"simulated": "simulation" in (row["versions"] or {})}
+    """A row of `runs` as the API shows it: instants as ISO 8601; `simulated`: nothing in it was measured.
+
+    rate_changed: how its load was changed by hand, "rate × 2 at 31.4 s", None where it was not.
+    """
+    shown: dict[str, Any] = {"simulated": "simulation" in (row["versions"] or {}), "rate_changed": _rate_changed(row)}
     shown |= {name: value for name, value in row.items() if name not in ("created_wall", "started_wall", "ended_wall")}
     instants = {name: iso(row[f"{name}_wall"]) for name in ("created", "started", "ended")}
     return shown | instants
 
 
-def rate_words(run: Mapping[str, Any]) -> str:
-    """How the load of a run was changed by hand while it went on: "rate × 2 at 31.4 s", "" where it was not."""
-    changes = (run.get("progress") or {}).get("rate_changes") or ()
-    return ", ".join(f"rate × {change['factor']:g} at {change['at_s']:.1f} s" for change in changes)
+def _rate_changed(row: Mapping[str, Any]) -> str | None:
+    changes = (row["progress"] or {}).get("rate_changes") or ()
+    return ", ".join(f"rate × {change['factor']:g} at {change['at_s']:.1f} s" for change in changes) or None
 
 
 def _row(connection: Connection, run_id: str) -> dict[str, Any]:

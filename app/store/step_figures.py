@@ -25,6 +25,9 @@ def steps_figures(steps: Sequence[StepRow]) -> dict[str, Any]:
         "running_max": max((step.running for step in steps), default=None),
         "waiting_max": max((step.waiting for step in steps), default=None),
         "host_late": sum(step.host_late_ns > 0 for step in steps),
+        "host_late_time": ratio(
+            sum(step.host_late_ns for step in steps), sum(step.ended_at - step.started_at for step in steps)
+        ),
     }
 
 

@@ -4,6 +4,8 @@ invalid            the two sides do not match, or there is nothing to match (or 
 generator_limited  requests left late, at p99 by over 50 ms and over 5 % of the median TTFT, or the generator's core was full
 host_limited       simulated hardware, but the host could not keep its pace
 valid              none of these; the first that applies is taken
+
+A limited run's cause can be acted on and its latencies cannot be trusted: the line says the cause first, then how far it holds.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.percents import percents
+from app.store.advice import BOUND_SHARE, GROW, Memory, suggestion
 from app.store.reconcile import mismatch
 
 LATENESS_BOUND_MS = 50.0
 LATENESS_SHARE = 0.05  # of the median TTFT: what is late by less cannot have made the latencies
 HOST_LATE_SHARE = 0.01
-BUDGET_SHARE = 0.5  # steps that use less of their token budget would be as long with half of it
+HOST_LATE_TIME = 0.05  # of the steps' time: a host that was late by more made another load of it
+LIMITED = ("generator_limited", "host_limited")
 _WORDS = {
     "step": "the running step to end",
     "slots": "slots",
@@ -28,7 +33,6 @@ _WORDS = {
     "engine_down": "the engine to come back",
     "paused": "an operator to resume",
 }
-_GROW = {"slots": "max_num_seqs", "token_budget": "max_num_batched_tokens", "kv_blocks": "kv_cache_tokens"}
 
 
 def verdict(report: Mapping[str, Any], *, cpu_high: bool, simulated: bool, server_side: bool) -> tuple[str, str | None]:
@@ -47,9 +51,22 @@ def verdict(report: Mapping[str, Any], *, cpu_high: bool, simulated: bool, serve
         return "generator_limited", "the load generator's core was full"
     steps = report["steps"]
     if simulated and steps["n"] and steps["host_late"] > HOST_LATE_SHARE * steps["n"]:
-        share = 100 * steps["host_late"] / steps["n"]
-        return "host_limited", f"{share:.1f} % of the simulated steps ended late on this host"
+        return "host_limited", _late(steps)
     return "valid", None
+
+
+def _late(steps: Mapping[str, Any]) -> str:
+    share = 100 * steps["host_late"] / steps["n"]
+    return f"{share:.1f} % of the simulated steps ended late on this host, by {100 * steps['host_late_time']:.1f} % of all step time"
+
+
+def _holds(word: str, late_time: float | None) -> str:
+    """What a limited run still says."""
+    if word == "generator_limited":
+        return "the cause holds for the load that came; latencies may be the generator's"
+    if (late_time or 0.0) > HOST_LATE_TIME:
+        return "cause and latencies are this host's more than that hardware's; `batchscope simulate --run` needs no host's pace"
+    return "the cause holds, latencies are too long by about as much"
 
 
 def headline(
@@ -59,43 +76,38 @@ def headline(
     settings: Mapping[str, Any],
     *,
     reconciliation: Mapping[str, Any] | None = None,
-    budget_used: float | None = None,
+    steps: Mapping[str, Any] | None = None,
+    memory: Memory = Memory(),
 ) -> str:
-    """The first line: the verdict, who got no answer, the binding constraint, one setting to try."""
-    said = f"{word}: {reason}; " if reason else f"{word}: "
-    said += _unanswered(reconciliation or {})
+    """The first line: who got no answer, the binding constraint, one setting to try; a valid run's verdict before, why a run
+    is limited after it. An invalid one has its reason first: nothing of it holds.
+    """
+    steps = steps or {}
+    cause = _unanswered(reconciliation or {}) + _cause(waits, settings, steps.get("budget_used"), memory)
+    if word in LIMITED:
+        return f"{cause}; {word.replace('_', ' ')}: {reason} ({_holds(word, steps.get('host_late_time'))})"
+    return f"{word}: {reason}; {cause}" if reason else f"{word}: {cause}"
+
+
+def _cause(
+    waits: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], budget_used: float | None, memory: Memory
+) -> str:
+    """What the waiting was for, and what to try. `step` is no limit: where one made a part of the waiting, it is named too."""
     if not waits:
-        return said + "nobody waited; try a higher rate"
-    top = max(waits, key=lambda name: waits[name]["ms"])
-    line = f"{said}{100 * waits[top]['share']:.0f} % of the waiting was for {_WORDS[top]}"
-    advice = suggestion(top, settings, budget_used)
-    return f"{line}; try {advice}" if advice else line
+        return "nobody waited; try a higher rate"
+    ordered = sorted(waits, key=lambda name: -waits[name]["ms"])
+    named = ordered[:1]
+    limits = [name for name in ordered if name in GROW]
+    bound = sum(waits[name]["share"] for name in ordered if name != "step")
+    if named == ["step"] and limits and waits[limits[0]]["share"] >= BOUND_SHARE:
+        named.append(limits[0])
+    shown = dict(zip(ordered, percents([waits[name]["share"] for name in ordered]), strict=True))
+    said = [f"{shown[name]} % {'for' if n else 'of the waiting was for'} {_WORDS[name]}" for n, name in enumerate(named)]
+    advice = suggestion(named[-1], settings, budget_used, memory=memory, bound=bound)
+    return ", ".join(said) + (f"; try {advice}" if advice else "")
 
 
 def _unanswered(reconciliation: Mapping[str, Any]) -> str:
     """The requests that latencies do not show, since they have none."""
     lost = [f"{reconciliation[name]} {name}" for name in ("failed", "refused") if reconciliation.get(name)]
     return f"{' and '.join(lost)} of {reconciliation['sent']} sent; " if lost else ""
-
-
-def suggestion(reason: str, settings: Mapping[str, Any], budget_used: float | None = None) -> str | None:
-    """One setting to try against this kind of waiting: the next power of two above what was in effect."""
-    if reason in _GROW:
-        name = _GROW[reason]
-        now = settings.get(name)
-        return f"{name} {1 << int(now).bit_length()}" if isinstance(now, int) and now > 0 else f"a higher {name}"
-    return {
-        "prefill_cap": "a higher itl_target_ms",
-        "static_batch": "batching continuous",
-        "quota": "a higher quota for that tenant",
-        "step": _shorter_steps(settings, budget_used),
-    }.get(reason)
-
-
-def _shorter_steps(settings: Mapping[str, Any], budget_used: float | None) -> str:
-    """Arrivals only wait for a step to end: shorter steps, where the budget is what makes them long."""
-    now, seqs = settings.get("max_num_batched_tokens"), settings.get("max_num_seqs")
-    idle = budget_used is not None and budget_used < BUDGET_SHARE
-    if idle or not isinstance(now, int) or not isinstance(seqs, int) or now // 2 < seqs:
-        return "a higher rate: the limits did not bind"
-    return f"max_num_batched_tokens {now // 2} for shorter steps"

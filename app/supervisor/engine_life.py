@@ -180,7 +180,8 @@ class EngineLife:
             case Failed():
                 self.status.failure = message
                 self.status.text = message.message
-                log.error("the engine failed: %s", message.message)
+                if self._served:  # who starts the first life says why it cannot
+                    log.error("the engine failed: %s", message.message)
 
     def _ready(self, message: Ready) -> None:
         status = self.status

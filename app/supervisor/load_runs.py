@@ -29,7 +29,7 @@ FULL_CORE, FULL_SHARE = 0.9, 0.1  # of one core; of the run's seconds
 FIGURES = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 
 
-PACE = ("rate", "rate_factor", "rate_changes", "users")  # what the generator says of the load that it makes
+PACE = ("rate", "rate_factor", "rate_changes", "users", "capacity")  # what the generator says of the load that it makes
 
 
 class RunActive(BatchscopeError):
@@ -46,6 +46,7 @@ class Ledger(Protocol):
     def create(self, run: Mapping[str, Any]) -> dict[str, Any]: ...
     def change(self, run_id: str, columns: Mapping[str, Any]) -> dict[str, Any]: ...
     def import_file(self, run_id: str, path: Path) -> int: ...
+    def settle(self, run_id: str) -> int: ...
     def report(self, run_id: str) -> dict[str, Any] | None: ...
 
 
@@ -236,7 +237,7 @@ class LoadRuns:
             self._tell(life)
 
     def _finish(self, life: Life, status: str, error: str | None, file: Path | None = None) -> None:
-        """Import what is missing, put the settings back, close the row, make the report. Each step whatever the others did."""
+        """Import what is missing, put the settings back, let its rows end, close its own, make the report. Each step whatever the others did."""
         life.loan.give_back()
         columns: dict[str, Any] = {
             "status": status,
@@ -248,6 +249,7 @@ class LoadRuns:
         try:
             if file is not None and file.exists():
                 self._ledger.import_file(life.id, file)
+            self._ledger.settle(life.id)  # before it is said to have ended: whoever reads that asks for its report
             self._ledger.change(life.id, columns)
             report = self._ledger.report(life.id)
             life.verdict = None if report is None else report.get("verdict")

@@ -10,6 +10,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from scheduler.errors import SettingsError
 FOLDER = Path(__file__).resolve().parents[2] / "loadgen" / "scenarios"
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,), "shape": (str,)}
 LONGEST = 4096  # characters of a value
+TIMEOUT_S = 30.0
+_TURNS = threading.BoundedSemaphore(2)  # children at once, whoever asks how often
 MODULE = [sys.executable, "-m", "loadgen"]
 
 
@@ -79,7 +82,8 @@ def _ask(name: str, given: Mapping[str, Any], what: str, prefix: str = "") -> di
         if len(str(value)) > LONGEST or "\0" in f"{key}{value}":
             raise SettingsError(f"{prefix}{key[:64]} must be text of at most {LONGEST} characters", f"{prefix}{key[:64]}")
     words = [*MODULE, f"--scenario={name}", what, *(f"--set={key}={value}" for key, value in given.items())]
-    made = subprocess.run(words, capture_output=True, cwd=FOLDER.parents[1], check=False)
+    with _TURNS:
+        made = subprocess.run(words, capture_output=True, cwd=FOLDER.parents[1], timeout=TIMEOUT_S, check=False)
     if made.returncode != 0:
         said = _error(made.stderr)
         raise SettingsError(str(said.get("message", "the load generator refuses it")), f"{prefix}{said.get('param', name)}")

@@ -49,9 +49,7 @@ def settings_for(capacity: Capacity, explicit: Mapping[str, Any]) -> SchedulerSe
     settings = SchedulerSettings().change({**base, **explicit})
     if settings.max_model_len > capacity.max_model_len:
         raise SettingsError(f"max_model_len is over the model's {capacity.max_model_len}", "max_model_len")
-    if 0 < capacity.kv_tokens < settings.kv_cache_tokens:
-        raise SettingsError(f"kv_cache_tokens is over the {capacity.kv_tokens} that fit", "kv_cache_tokens")
-    return settings
+    return settings.fit(capacity.kv_tokens)
 
 
 def build(

@@ -32,7 +32,7 @@ from app.cli.terminal import ProgressLine, number, table
 from app.store.export import csv_head, csv_rows
 from scheduler.errors import SettingsError
 
-VERDICTS = r"(valid|host_limited|generator_limited): "  # on a busy machine a run may be limited by it
+VERDICTS = r"valid: |.*; (host|generator) limited: "  # on a busy machine a run may be limited by it
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def answer(**changes: Any) -> dict[str, Any]:
     tenants = [row("a", 5.0, 9.0, n=4) | {"requests": [4, 9]}, row("b", None, 8.0, n=4) | {"requests": [None, 4]}]
     given = {
         "runs": runs, "differing": [{"name": "policy_params", "of": "settings", "values": [{}, {"weight.a": 2.0}]}],
-        "warnings": ["not like for like: seed 1 vs 2"], "metrics": metrics, "waits": waits, "tenants": tenants,
+        "sentence": "B is worse: output −50 % (sure)", "warnings": ["run run_2 is invalid", "not like for like: seed 1 vs 2"], "metrics": metrics, "waits": waits, "tenants": tenants,
         "interval": {"level": 0.95, "method": "seeded bootstrap"},
     }  # fmt: skip
     return given | changes
@@ -51,17 +51,17 @@ def test_what_differs_stands_before_every_figure() -> None:
     said = comparison_text(answer())
     places = [
         said.index(word)
-        for word in ("run_1", "not like for like", "policy_params", "verdict", "TTFT p95", "attainment", "slots")
+        for word in ("run_1", "B is worse: output", "B is invalid", "not like for like", "policy_params", "verdict", "TTFT p95", "attainment", "slots")
     ]
     assert places == sorted(places)
 
 
 def test_a_change_comes_with_its_interval_and_n() -> None:
     said = lines(comparison_text(answer()))
-    assert "TTFT p95 100 250 +150 % [+120, +180]" in said
+    assert "TTFT p95 100 250 +150 % [+120, +180] %" in said
     assert "TTFT p50 40 50 60 +20 %" in said
     assert "TTFT p99 (150) (300) +100 %" in said
-    assert "attainment, % 50 25 -50 % [−30, −20]" in said
+    assert "attainment, % 50 25 -50 % [−60, −40] %" in said
     assert "slots 1000 50 % 3000 75 %" in said
     assert "a 4 of 4 / 4 of 9 5 9 +80 %" in said and "b 4 of 0 / 4 of 4 — 8 —" in said
 

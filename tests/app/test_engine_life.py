@@ -264,11 +264,12 @@ def test_who_asks_while_it_rests_is_told_when_to_come_back() -> None:
     assert asked == [breaker.REST_S]
 
 
-def test_an_engine_that_cannot_start_is_not_started_again() -> None:
+def test_an_engine_that_cannot_start_is_not_started_again(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.clients[0].say(Failed("no such file: weights", "model"))
     stage.die()
     assert stage.life.status.state == "failed" and "weights" in stage.life.status.text and len(stage.clients) == 1
+    assert caplog.records == [], "who starts it says why it ends: once"
 
 
 def test_an_engine_that_dies_often_rests() -> None:

@@ -282,6 +282,20 @@ def test_a_run_leaves_a_marker_at_its_start_and_its_end() -> None:
     assert [mark["kind"] for mark in state.snapshot()["markers"]] == ["run_start", "run_end"]
 
 
+def test_a_change_of_rate_is_marked_once_at_its_own_instant() -> None:
+    state, engine, _ = busy(steps=3)
+    run = {"id": "run_1", "scenario": "poisson", "name": None, "status": "running", "elapsed_s": 31.5, "rate_changes": []}
+    state.run_changed(run)
+    changed = run | {"rate_changes": [{"at_s": 31.4, "factor": 2.0}]}
+    for told in (changed, changed | {"elapsed_s": 32.0}, changed | {"status": "finished"}):
+        state.run_changed(told)
+    start, rate, _ = state.snapshot()["markers"]
+    assert (rate["kind"], rate["text"]) == ("rate", "rate × 2")
+    assert rate["t"] == pytest.approx(start["t"] - 100)
+    state.run_changed(run | {"id": "run_2", "rate_changes": None})
+    assert [mark["kind"] for mark in state.snapshot()["markers"]] == ["run_start", "rate", "run_end", "run_start"]
+
+
 def test_what_the_rings_no_longer_hold_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_figures, "RING", 10)
     state, _, _ = busy(steps=40)

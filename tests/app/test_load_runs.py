@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_server import wait_until
 
 from app.supervisor import generator, load_runs
-from app.supervisor.load_runs import Asked, LoadRuns, RunActive, Surroundings
+from app.supervisor.load_runs import Asked, LoadRuns, NoRate, RunActive, Surroundings
 from scheduler.engine.messages import Reply
 from scheduler.errors import SettingsError
 
@@ -33,6 +34,22 @@ WAITS = """
     """
 
 
+OBEYS = """
+    import json, signal, sys
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    changes = []
+    def say(**more):
+        print(json.dumps({"type": "progress", "t": 1.5, "sent": 1, "rate_changes": changes, **more}), flush=True)
+    say(rate_factor=1.0)
+    for line in sys.stdin:
+        order = json.loads(line)
+        if order == {"stop": "now"}:
+            break
+        changes.append({"at_s": 1.5, "factor": order["rate_factor"]})
+        say(rate_factor=order["rate_factor"])
+    """
+
+
 class FakeLedger:
     def __init__(self) -> None:
         self.moves: list[dict[str, Any]] = []
@@ -50,6 +67,10 @@ class FakeLedger:
 
     def import_file(self, run_id: str, path: Path) -> int:
         self.imported.append(path)
+        return 0
+
+    def settle(self, run_id: str) -> int:
+        self.moves.append({"settled": run_id})
         return 0
 
     def report(self, run_id: str) -> dict[str, Any]:
@@ -106,6 +127,8 @@ def test_a_run_goes_from_pending_to_finished_with_its_report(stage: Stage) -> No
     assert row["parameters"]["rate"] == 5.0 and row["seed"] == 3 and row["target"] == "http://127.0.0.1:1"
     stage.finish()
     assert stage.statuses == ["running", "draining", "finished"]
+    settled = stage.ledger.moves.index({"settled": row["id"]})
+    assert stage.ledger.moves[settled + 1]["status"] == "finished", "whoever reads that it has ended asks for its report"
     assert [path.name for path in stage.ledger.imported] == ["requests.jsonl"]
     last = stage.told[-1]
     assert (last["status"], last["verdict"], last["sent"], last["ok"]) == ("finished", "valid", 2, 2)
@@ -146,6 +169,8 @@ def test_settings_are_changed_for_the_run_and_given_back_even_when_it_fails(
         (Asked("poisson", set={"colour": 1}), "set.colour"),
         (Asked("poisson", set={"rate": "fast"}), "set.rate"),
         (Asked("poisson", set={"rate": -1.0}), "set.rate"),
+        (Asked("shape", set={"shape": "0:1 20-8"}), "set.shape"),
+        (Asked("shape", set={"shape": 7}), "set.shape"),
         (Asked("poisson", scheduler={"colour": 1}), "scheduler.colour"),
         (Asked("poisson", scheduler={"max_num_seqs": 0}), "scheduler.max_num_seqs"),
     ],
@@ -180,6 +205,56 @@ def test_an_external_run_has_no_child_and_ends_when_its_generator_says_so(stage:
     counted = stage.ledger.moves[-1]["progress"]
     assert (counted["sent"], counted["ok"], counted["failed"]) == (5, 4, 1)
     assert stage.told[-1]["sent"] == 5
+
+
+def test_a_change_of_rate_is_what_the_generator_says_not_what_was_asked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, OBEYS)
+    run = stage.runs.start(Asked("steady"))["id"]
+    wait_until(lambda: stage.told[-1]["rate_factor"] == 1.0)
+    stage.runs.change_rate(run, 2.0)
+    wait_until(lambda: stage.told[-1]["rate_factor"] == 2.0)
+    assert stage.told[-1]["rate_changes"] == [{"at_s": 1.5, "factor": 2.0}]
+    assert [move["progress"]["rate_changes"] for move in stage.ledger.moves if set(move) == {"progress"}] == [
+        [{"at_s": 1.5, "factor": 2.0}]
+    ]
+    assert stage.runs.stop(run, now=True)  # this generator takes no signal: the order ends it
+    stage.finish()
+    assert stage.statuses[-1] == "stopped"
+
+
+def test_a_stop_that_takes_too_long_can_be_hurried(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, OBEYS)
+    run = stage.runs.start(Asked("steady"))["id"]
+    wait_until(lambda: stage.told[-1]["sent"] == 1)
+    assert stage.runs.stop(run) and stage.runs.stop(run) and stage.runs.active == run
+    assert stage.runs.stop(run, now=True)
+    stage.finish()
+    assert stage.statuses[-1] == "stopped"
+
+
+def test_nobody_changes_the_rate_of_a_run_that_is_not_ours_or_sends_no_more(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NoRate):
+        stage.runs.change_rate("run_nowhere", 2.0)
+    external = stage.runs.start(Asked("poisson", external=True))["id"]
+    with pytest.raises(NoRate, match="of its own"):
+        stage.runs.change_rate(external, 2.0)
+    stage.runs.stop(external)
+    child(monkeypatch, OBEYS)
+    run = stage.runs.start(Asked("steady"))["id"]
+    stage.runs.stop(run)
+    with pytest.raises(NoRate, match="nothing any more"):
+        stage.runs.change_rate(run, 2.0)
+    stage.runs.stop(run, now=True)
+    stage.finish()
+
+
+def test_a_log_is_the_end_of_what_the_generator_wrote(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, "import sys; [print(f'line {n}', file=sys.stderr) for n in range(300)]")
+    run = stage.runs.start(Asked("steady"))["id"]
+    stage.finish()
+    assert stage.runs.log(run) == [f"line {n}" for n in range(100, 300)] and stage.runs.log("run_nowhere") == []
 
 
 def test_a_stopping_server_ends_its_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

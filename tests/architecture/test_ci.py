@@ -50,9 +50,14 @@ def test_make_run_installs_torch_only_where_a_runner_needs_it(arguments: str, in
 
 def browser(folder: Path, *programs: str) -> subprocess.CompletedProcess[str]:
     """`make browser` where PATH holds these programs only; apt-get writes down what it was asked."""
+    return make(folder, ("browser",), *programs)
+
+
+def make(folder: Path, words: tuple[str, ...], *programs: str) -> subprocess.CompletedProcess[str]:
+    """Any target, in the same way."""
     for name in programs:
         (folder / name).symlink_to(shutil.which(name) or "") if name in ("id", "env") else _recorder(folder / name)
-    command = ["/usr/bin/env", "make", "browser"]
+    command = ["/usr/bin/env", "make", *words]
     return subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PATH": str(folder)}, capture_output=True, text=True, check=False
     )
@@ -80,6 +85,29 @@ def test_no_way_to_a_browser_is_said_loudly(tmp_path: Path) -> None:
     (tmp_path / "make").symlink_to(shutil.which("make") or "")
     done = browser(tmp_path, "id")
     assert done.returncode != 0 and "THE BROWSER TESTS CANNOT RUN" in done.stderr
+
+
+def test_postgresql_is_installed_where_there_is_none_and_where_nothing_can_its_tests_are_said_to_be_skipped(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "make").symlink_to(shutil.which("make") or "")
+    nowhere = ("postgresql", f"POSTGRESQL={tmp_path}")
+    done = make(tmp_path, nowhere, "id", "env")
+    assert done.returncode == 0 and "ITS TESTS WILL BE SKIPPED" in done.stderr
+    for name in ("id", "env"):
+        (tmp_path / name).unlink()
+    done = make(tmp_path, nowhere, "id", "env", "apt-get", "sudo")
+    assert done.returncode == 0 and "Installing postgresql" in done.stdout, done.stderr
+    assert "postgresql" in (tmp_path / "asked").read_text("utf-8").splitlines()[-1]
+
+
+def test_a_postgresql_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "make").symlink_to(shutil.which("make") or "")
+    there = tmp_path / "15" / "bin"
+    there.mkdir(parents=True)
+    _recorder(there / "initdb")
+    assert make(tmp_path, ("postgresql", f"POSTGRESQL={tmp_path}"), "apt-get").returncode == 0
+    assert not (tmp_path / "asked").exists()
 
 
 @pytest.mark.parametrize("name", INSTALLERS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,13 +21,17 @@ from architecture.sources import ROOT
 
 from app.cli.command import parser
 from app.settings import ServerSettings
+from app.settings import parser as server_parser
 from scheduler.core.events import EVENT_TYPES
 from scheduler.core.policies.catalog import CATALOG
 from scheduler.core.request import FinishReason, RequestState, WaitReason
 from scheduler.settings import SchedulerSettings
 
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MEASURED = "\n## Guarantees\n"  # from here on, policies.md is written and held by tests/scheduler/guarantees
 NO_METHODS = {"HEAD", "OPTIONS"}
@@ -99,7 +104,25 @@ def test_links_lead_somewhere() -> None:
 
 def test_readme_has_the_two_commands_and_a_picture() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    assert "make run" in text and "make test" in text and "docs/img/live-dark.png" in text
+    assert "make run" in text and "make test" in text and text.count("](docs/screenshots/") == 2
+
+
+def test_both_readmes_have_the_same_commands_pictures_and_pages() -> None:
+    english, chinese = [(ROOT / name).read_text("utf-8") for name in ("README.md", "README.zh-CN.md")]
+    for what in (r"(?s)^```\n.*?^```", r"\]\((docs/screenshots/[^)]+)\)", r"https?://[^\s)>]+", r"^## ", r"^\d+\. "):
+        assert re.findall(what, chinese, re.M) == re.findall(what, english, re.M), what
+    known = {"README.md", "README.zh-CN.md", "docs/lesson.md", "docs/lesson.zh-CN.md"}  # each leads to its own language
+    assert set(LINK.findall(chinese)) - known == set(LINK.findall(english)) - known
+    assert all(re.search(r"[\u4e00-\u9fff]", line) for line in re.findall(r"^\d+\. .*", chinese, re.M))
+
+
+def test_the_readmes_commands_are_commands() -> None:
+    lines = re.findall(r"^batchscope ([^#>\n]+)", (ROOT / "README.md").read_text("utf-8"), re.M)
+    assert len(lines) >= 9
+    for line in lines:
+        words = shlex.split(line.replace("--sort ", "--sort="))
+        known = server_parser() if words[0] == "serve" else parser()  # the server's words are its own
+        known.parse_args(words[words[0] == "serve" :])
 
 
 def local_links(page: Path) -> list[str]:

@@ -113,6 +113,41 @@ def test_a_bad_record_of_a_client_is_refused_by_name(server: LiveServer) -> None
     server.post(f"/api/runs/{run}/stop", {})
 
 
+@pytest.mark.parametrize("body", [{}, {"factor": 0}, {"factor": 11}, {"factor": True}, {"factor": "2"}, {"factor": 2, "x": 1}])
+def test_a_factor_that_cannot_be_is_refused_by_name(server: LiveServer, body: Any) -> None:
+    run = server.post("/api/runs", {"external": True})["id"]
+    status, param, _ = refused(server, f"/api/runs/{run}/rate", body)
+    assert (status, param) == (400, "x" if "x" in body else "factor")
+    server.post(f"/api/runs/{run}/stop", {})
+
+
+def test_the_rate_of_a_run_that_nobody_here_makes_cannot_be_changed(server: LiveServer) -> None:
+    run = server.post("/api/runs", {"external": True})["id"]
+    assert refused(server, f"/api/runs/{run}/rate", {"factor": 2}) == (409, None, "rate_fixed")
+    server.post(f"/api/runs/{run}/stop", {})
+    assert refused(server, f"/api/runs/{run}/rate", {"factor": 2}) == (409, None, "rate_fixed")
+    assert refused(server, "/api/runs/run_nowhere/rate", {"factor": 2})[2] == "run_not_found"
+    assert refused(server, f"/api/runs/{run}/rate", method="GET")[0] == 405
+
+
+def test_failures_are_grouped_and_lead_to_a_request(server: LiveServer) -> None:
+    run = server.post("/api/runs", {"external": True})["id"]
+    shed = {"status": "shed", "http": 429, "error": "busy"}
+    deliver(server, run, *({"id": f"{run}-{n}", "end_ms": 1000.0 * n, "server_id": f"req_{n}", **shed} for n in (1, 2)))
+    (group,) = server.get(f"/api/runs/{run}/failures")["items"]
+    assert (group["count"], group["first_s"], group["last_s"]) == (2, 1.0, 2.0) and group["sample"] in ("req_1", "req_2")
+    assert server.get(f"/api/runs/{run}/log") == {"lines": []}
+    server.post(f"/api/runs/{run}/stop", {})
+
+
+def test_what_a_scenario_offers_is_told_by_its_parameters(server: LiveServer) -> None:
+    found = server.get("/api/scenarios/shape/offered?shape=0:1+20:8&duration_s=20")
+    assert found["streams"][0]["expected"] == 90 and found["duration_s"] == 20
+    assert refused(server, "/api/scenarios/shape/offered?shape=0:1+20-8", method="GET")[:2] == (400, "shape")
+    assert refused(server, "/api/scenarios/nowhere/offered", method="GET")[0] == 404
+    assert refused(server, "/api/runs", {"scenario": "shape", "set": {"shape": "0:1 5-5"}})[:2] == (400, "set.shape")
+
+
 def test_the_scenarios_are_listed_with_their_parameters(server: LiveServer) -> None:
     names = [each["name"] for each in server.get("/api/scenarios")["items"]]
     assert {"first_look", "steady", "poisson", "burst", "noisy_neighbour", "tutorial"} <= set(names)

@@ -51,6 +51,36 @@ def test_what_cannot_be_started_says_why_in_one_line(
     assert not (tmp_path / "d").exists(), "nothing half-created"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--hardware", "rtx4090-llama3.1-8b-tp1-bf16", "--set", "kv_cache_tokens=65536"],
+            "kv_cache_tokens is over the 41408 that fit",
+        ),
+        (["--hardware", "abacus"], "unknown hardware 'abacus'"),
+    ],
+)
+def test_what_the_engine_refuses_is_said_once_and_nothing_was_said_to_serve(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "app.serve",
+        "--runner",
+        "simulated",
+        "--port",
+        "0",
+        "--data-dir",
+        str(tmp_path),
+        *arguments,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"batchscope: the engine cannot start: {said}") and done.stderr.count("\n") == 1
+
+
 def test_a_port_in_use_is_said_so(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,12 +1,15 @@
 """Arrivals: due times are what the process says, and depend on the seed alone (B21)."""
 
 import random
-from itertools import pairwise, repeat
+from itertools import islice, pairwise, repeat, takewhile
 from statistics import mean, pstdev
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from loadgen.arrivals import due_times, measured_times
+from loadgen.arrivals import curve, due_times, masses, measured_times
+from loadgen.curve import read_points
 from loadgen.scenario import Arrivals
 
 
@@ -78,3 +81,31 @@ def test_due_times_are_in_order_and_below_the_end() -> None:
     for process in ("constant", "poisson", "gamma", "burst"):
         times = dues(30, process=process, rate=9.0, burst_rate=20.0, quiet_s=1.0, burst_s=1.0)
         assert times == sorted(times) and times[-1] < 30
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32))
+def test_the_shares_of_processes_are_the_schedule_cut_into_parts(processes: int, seed: int) -> None:
+    arrivals = Arrivals(process="shape", points=((0.0, 1.0), (10.0, 9.0), (10.0, 2.0)))
+    along = curve(arrivals)
+
+    def share(index: int) -> list[tuple[int, float]]:
+        mine = islice(enumerate(masses(arrivals, random.Random(seed))), index, None, processes)
+        return list(takewhile(lambda pair: pair[1] < 30, ((k, along.instant(mass)) for k, mass in mine)))
+
+    whole = due_times(arrivals, 30, random.Random(seed))
+    assert sorted(pair for index in range(processes) for pair in share(index)) == list(enumerate(whole))
+
+
+def test_arrivals_of_a_shape_are_poisson_at_its_rate() -> None:
+    points = tuple((100.0 * n, rate) for n, rate in enumerate((2.0, 20.0, 20.0, 2.0)))
+    times = dues(400, process="shape", points=points)
+    counts = [sum(1 for due in times if start <= due < start + 100) for start in range(0, 400, 100)]
+    assert all(abs(n - wanted) < 4 * wanted**0.5 for n, wanted in zip(counts, (1100, 2000, 1100, 200), strict=True)), counts
+    flat = [due for due in times if 100 <= due < 200]
+    assert cv(flat) == pytest.approx(1.0, abs=0.08)
+
+
+def test_a_burst_is_a_shape_that_repeats() -> None:
+    burst = dues(40, process="burst", rate=1.0, burst_rate=9.0, quiet_s=8.0, burst_s=2.0)
+    drawn = "0:1 8:1 8:9 10:9 10:1 18:1 18:9 20:9 20:1 28:1 28:9 30:9 30:1 38:1 38:9"
+    assert dues(40, process="shape", points=read_points(drawn)) == pytest.approx(burst)

@@ -23,12 +23,11 @@ ROOT = Path(__file__).parents[2]
 FIGURES = ("ok", "failed", "refused", "cancelled", "incomplete")
 
 
-def start(*arguments: str, module: str = "loadgen") -> subprocess.Popen[bytes]:
+def start(*arguments: str, module: str = "loadgen", orders: bool = False) -> subprocess.Popen[bytes]:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    stdin = subprocess.PIPE if orders else subprocess.DEVNULL
+    return subprocess.Popen(command, cwd=ROOT, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def finish(child: subprocess.Popen[bytes]) -> tuple[int, list[dict[str, Any]], str]:
@@ -130,6 +129,28 @@ def test_two_processes_play_one_schedule(tmp_path: Path) -> None:
     assert {row["n"] % 2 for row in rows} == {0, 1} and {row["id"] for row in server.records} == {row["id"] for row in rows}
     lateness = sorted(row["sent_ms"] - row["due_ms"] for row in rows)
     assert lateness[len(lateness) // 2] < 50
+
+
+def test_orders_change_the_rate_of_every_process_and_end_the_run_at_once(tmp_path: Path) -> None:
+    arguments = ["--scenario", "poisson", "--run", "r", "--processes", "2", "--set", "rate=10", "--set", "duration_s=50"]
+    with FakeServer(well_behaved(30.0)) as server:
+        child = start("--url", server.url, "--out", str(tmp_path), *arguments, "--orders", orders=True)
+        assert child.stdin is not None and child.stdout is not None
+        said = json.loads(child.stdout.readline())
+        assert said["rate_factor"] == 1.0 and said["rate_changes"] == []
+        child.stdin.write(b'{"rate_factor": 10}\nnonsense\n')
+        child.stdin.flush()
+        while not said["rate_changes"] or said["t"] < said["rate_changes"][0]["at_s"] + 1.5:
+            said = json.loads(child.stdout.readline())
+        began = time.monotonic()
+        child.stdin.write(b'{"stop": "now"}\n')
+        code, lines, err = finish(child)
+    rows = read_lines(tmp_path / "requests.jsonl")
+    at_ms = said["rate_changes"][0]["at_s"] * 1e3
+    after = [row for row in rows if at_ms <= row["due_ms"] < at_ms + 1000]
+    assert code == 0 and "no order: b'nonsense" in err and time.monotonic() - began < 9
+    assert len(after) == pytest.approx(100, abs=40) and {row["n"] % 2 for row in after} == {0, 1}
+    assert len(rows) == lines[-1]["sent"] == lines[-1]["incomplete"] and lines[-1]["rate_factor"] == 10.0
 
 
 def test_plain_locust_registers_its_run_and_closes_it() -> None:

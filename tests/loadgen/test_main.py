@@ -9,7 +9,7 @@ import pytest
 
 from loadgen.__main__ import environment, locust_command, main, parse_arguments
 from loadgen.library import load
-from loadgen.params import parse_pairs
+from loadgen.params import parse_pairs, split_pairs
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +44,8 @@ def test_a_check_settles_parameters_and_sends_nothing(capsys: pytest.CaptureFixt
         (["--scenario", "poisson", "--set", "rate=-1"], "rate"),
         (["--scenario", "poisson", "--set", "speed=1"], "speed"),
         (["--scenario", "poisson", "--set", "rate"], "rate"),
+        (["--scenario", "shape", "--set", "shape=0:1 20-8"], "shape"),
+        (["--scenario", "shape", "--offered", "--set", "shape=5:1"], "shape"),
     ],
 )
 def test_a_wrong_scenario_is_a_usage_error_that_names_its_field(
@@ -51,6 +53,16 @@ def test_a_wrong_scenario_is_a_usage_error_that_names_its_field(
 ) -> None:
     assert main(arguments) == 2
     assert json.loads(capsys.readouterr().err)["error"]["param"] == field
+
+
+def test_what_is_offered_is_printed_and_nothing_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--scenario", "shape", "--offered", "--set", "shape=0:1 20:8", "--set", "duration_s=20"]) == 0
+    assert json.loads(capsys.readouterr().out)["streams"][0]["expected"] == 90
+
+
+def test_a_line_of_pairs_may_hold_values_of_several_words() -> None:
+    assert split_pairs("users=4, shape=0:1 20:8 rate=2") == ["users=4", "shape=0:1 20:8", "rate=2"]
+    assert split_pairs("oops users=4") == ["oops", "users=4"]
 
 
 def test_the_command_line_of_locust_carries_the_scenario() -> None:

@@ -137,6 +137,50 @@ def test_two_processes_share_a_schedule_without_overlap() -> None:
     assert len({r.headers["x-request-id"] for r in server.posts}) == 40
 
 
+def test_a_change_of_rate_wakes_who_sleeps_until_an_arrival() -> None:
+    text = OPEN.replace("duration_s = 1.0", "duration_s = 30.0")
+    with FakeServer() as server:
+        one = session(server.url, scenario(rate=0.1, text=text))
+        one.start()
+        gevent.sleep(0.05)
+        assert one.recorder.totals.sent == 1  # the next is due in 10 s
+        one.change_rate(one.elapsed, 10.0)
+        one.change_rate(one.elapsed, 1000.0)
+        with gevent.Timeout(5):
+            while one.recorder.totals.sent < 6:
+                gevent.sleep(0.01)
+        one.cut()
+
+
+def test_an_arrival_that_would_come_too_late_comes_after_all_when_the_rate_rises() -> None:
+    with FakeServer() as server:
+        one = session(server.url, scenario(rate=0.5))  # the second is due after the end
+        one.start()
+        gevent.sleep(0.05)
+        assert one.recorder.totals.sent == 1 and not one.exhausted
+        one.change_rate(one.elapsed, 10.0)
+        gevent.joinall(one._dispatchers, timeout=5)
+        assert one.exhausted and one.recorder.totals.sent == 5
+        one.cut()
+
+
+def test_users_beyond_what_the_rate_allows_rest() -> None:
+    with FakeServer(well_behaved(first_s=0.2)) as server:
+        wanted = scenario(text=CLOSED)
+        one, stream = session(server.url, wanted), wanted.closed
+        assert stream is not None
+        one.change_rate(0.0, 0.5)  # round(1.5) of 3 users
+        users = [gevent.spawn(one.turn, stream) for _ in range(3)]
+        gevent.joinall(users, timeout=5)
+        assert sorted(user.value is not None for user in users) == [False, True, True]
+        halves = [session(server.url, wanted, Share(index, 2)) for index in range(2)]
+        for half in halves:
+            half.change_rate(0.0, 1.5)  # round(4.5) users, in two processes
+        assert [half._allowed(stream) for half in halves] == [2, 2]
+        for each in (one, *halves):
+            each.cut()
+
+
 def test_closed_loop_users_are_served_in_turn_and_stop_with_the_run() -> None:
     with FakeServer(well_behaved(first_s=0.05)) as server:
         wanted = scenario(text=CLOSED)

@@ -113,6 +113,14 @@ def test_settings_are_an_accelerators_with_the_memory_of_the_hardware() -> None:
     assert (settings.kv_cache_tokens, settings.max_num_seqs, settings.policy) == (COST.kv_capacity_tokens, 256, "sjf")
 
 
+def test_no_more_memory_is_simulated_than_the_hardware_holds() -> None:
+    most = COST.kv_capacity_tokens
+    assert settings_on(COST, {"kv_cache_tokens": most}).kv_cache_tokens == most
+    with pytest.raises(SettingsError, match=f"^kv_cache_tokens is over the {most} that fit$") as caught:
+        settings_on(COST, {"kv_cache_tokens": most + 16})
+    assert caught.value.param == "kv_cache_tokens"
+
+
 def test_without_memory_there_is_no_simulation() -> None:
     with pytest.raises(SettingsError, match="kv_cache_tokens"):
         on_hardware(COST, make_limits(kv_cache_tokens=0), Trace(iter(())), lambda events: None)

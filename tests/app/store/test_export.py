@@ -40,6 +40,21 @@ def test_csv_is_rectangular_and_neutralised(records: Records) -> None:
     assert found["priority"] == "-3" and found["ignored_fields"] == "'+x y" and found["ttft_ms"] == ""
 
 
+def test_a_wait_that_was_not_is_zero_and_one_that_is_not_known_is_empty(records: Records) -> None:
+    records.accept(make_row("waits"))
+    records.play(make_bench(2), some_requests(1))
+    rows = {row["id"]: row for row in csv.DictReader(io.StringIO(exported(records, "csv"), newline=""))}
+    done = next(row for id, row in rows.items() if id != "waits")
+    assert float(done["wait_kv_blocks_ms"]) == 0 and done["overtaken"] == "0" and rows["waits"]["wait_kv_blocks_ms"] == ""
+
+
+def test_a_file_says_which_requests_it_holds() -> None:
+    assert export.file_name({"run": "run_01A", "q": "ttft>5s", "sort": "-ttft_ms"}, "csv") == "requests-run_01A-ttft-5s.csv"
+    assert export.file_name({}, "jsonl") == "requests.jsonl"
+    evil = export.file_name({"tenant": '../"\r\n' + "x" * 300}, "csv")
+    assert evil.startswith("requests-tenant-x") and len(evil) == export.MOST_NAME + len(".csv")
+
+
 def test_every_row_is_exported_over_many_pages(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.store.queries.MAX_PAGE", 2)
     records.play(make_bench(2), some_requests(7))
@@ -68,7 +83,7 @@ def test_parquet_holds_the_filtered_set_with_types(records: Records, monkeypatch
         assert [row["id"] for row in rows] == [item["id"] for item in wanted] and len(rows) == n
         for row, item in zip(rows, wanted, strict=True):
             assert row["ttft_ms"] == item["ttft_ms"] and row["received"] == datetime.fromisoformat(item["received"])
-            assert row["wait_slots_ms"] == item["waits"].get("slots") and row["run"] == "one"
+            assert row["wait_slots_ms"] == item["waits"].get("slots", 0.0) and row["run"] == "one"
 
 
 def test_parquet_without_pyarrow_says_how_to_have_it(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import operator
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from records import Records, make_bench, some_requests
+from records import Records, make_bench, make_row, some_requests
 
+from app.store import runs
 from app.store.as_sql import as_sql_json
 from app.store.database import is_sqlite
 from app.store.errors import QueryError
+from app.store.facets import spread_json
 from app.store.fields import CHOICES, ENDS, EXACT, RANGES, names
 from app.store.filters import filters
 from app.store.grammar import parse, write
+from app.store.runs import NewRun
 from scheduler.metrics import WAIT_REASONS
 
 texts = st.text(min_size=1, max_size=12)
@@ -48,6 +52,30 @@ def test_any_text_is_a_question_or_an_error_with_its_place(text: str) -> None:
         assert error.param == "q" and place and 1 <= int(place[1]) <= len(text) + 1
     else:
         assert write((term.param, term.value) for term in terms) == "" or terms
+
+
+def test_what_a_measure_lacks_is_asked_by_none_and_written_back() -> None:
+    assert asked("ttft:none tpot:none tenant:a") == {"lacks": "ttft_ms,tpot_ms", "tenant": "a"}
+    assert filters({"lacks": "ttft_ms"}).search == "ttft:none"
+    with pytest.raises(QueryError, match="lacks must be one of"):
+        filters({"lacks": "colour"})
+
+
+def test_requests_without_a_first_token_are_found(records: Records) -> None:
+    records.accept(make_row("never"))
+    records.play(make_bench(2), some_requests(3))
+    assert [item["id"] for item in records.queries.requests({"q": "ttft:none"})["items"]] == ["never"]
+
+
+def test_a_run_is_found_by_its_id_its_name_and_its_scenario(records: Records) -> None:
+    for id, fields in (("run_1", {"scenario": "poisson"}), ("run_2", {"name": "poisson"}), ("run_3", {"scenario": "burst"})):
+        records.job(partial(runs.create, run=NewRun(id, 1, **fields)))
+        records.accept(make_row(f"of {id}", run=id))
+    for text, found in (("run_1", {"of run_1"}), ("poisson", {"of run_1", "of run_2"}), ("nobody", set())):
+        page = records.queries.requests({"q": f"run:{text}", "sort": "id"})
+        assert {item["id"] for item in page["items"]} == found and page["total"] == len(found)
+        spread = records.queries.ask(spread_json, {"q": f"run:{text}"})
+        assert spread["undefined"] == len(found), "a run's name is not all runs"
 
 
 def asked(text: str) -> dict[str, str]:

@@ -9,11 +9,12 @@ from played_run import add_lines, line, play_run
 from records import MS, WALL, Records
 
 from app.store import runs
+from app.store.advice import suggestion
 from app.store.errors import QueryError
 from app.store.reconcile import mismatch
 from app.store.reports import Slo
 from app.store.runs import NewRun
-from app.store.verdict import headline, suggestion
+from app.store.verdict import headline
 from scheduler.core.events import RequestFinished
 from scheduler.core.request import FinishReason
 from scheduler.metrics import percentile
@@ -136,6 +137,33 @@ def test_simulated_hardware_that_the_host_cannot_pace_is_host_limited(records: R
     assert report["verdict"] == "host_limited" and report["simulated"]
 
 
+def test_a_limited_run_says_its_cause_first_and_then_how_far_it_holds(records: Records) -> None:
+    play_run(records)
+    records.sql("UPDATE boots SET runner = 'simulated' WHERE boot = 2")
+    records.sql("UPDATE steps SET host_late_ns = (ended_at - started_at) / 50")
+    report = records.queries.report("one")
+    cause = "100 % of the waiting was for slots; try max_num_seqs 4"
+    late = "100.0 % of the simulated steps ended late on this host, by 2.0 % of all step time"
+    assert (report["verdict_reason"], report["steps"]["host_late_time"]) == (late, pytest.approx(0.02, rel=1e-3))
+    assert report["headline"] == f"{cause}; host limited: {late} (the cause holds, latencies are too long by about as much)"
+    records.sql("UPDATE steps SET host_late_ns = (ended_at - started_at) / 2")
+    assert records.queries.report("one")["headline"].endswith("`batchscope simulate --run` needs no host's pace)")
+    records.sql("UPDATE runs SET generator_cpu_high = TRUE")
+    assert records.queries.report("one")["headline"].startswith(
+        f"{cause}; generator limited: the load generator's core was full ("
+    )
+
+
+def test_what_a_run_is_told_to_try_fits_its_hardware(records: Records) -> None:
+    play_run(records)
+    records.sql("UPDATE requests SET wait_slots_ns = 0, wait_kv_blocks_ns = 1000000")
+    records.sql("UPDATE boots SET runner = 'simulated', hardware = 'rtx4090-llama3.1-8b-tp1-bf16' WHERE boot = 2")
+    records.sql('UPDATE runs SET settings = \'{"kv_cache_tokens": 41408, "block_size": 16}\'')
+    assert records.queries.report("one")["headline"].endswith(
+        "for KV blocks; try shorter outputs, another policy, less load or larger hardware: the 41408 tokens of KV cache are all that fit"
+    )
+
+
 def test_a_run_under_way_has_no_verdict_yet(records: Records) -> None:
     play_run(records)
     records.sql("UPDATE runs SET status = 'running'")
@@ -217,6 +245,11 @@ def test_every_kind_of_waiting_has_its_advice() -> None:
     assert headline("valid", None, waits, settings) == "valid: 72 % of the waiting was for KV blocks; try kv_cache_tokens 8192"
     assert suggestion("step", settings, 0.8) == "max_num_batched_tokens 128 for shorter steps"
     assert suggestion("step", settings, 0.01) == "a higher rate: the limits did not bind"
+    waits = {"step": {"ms": 84.8, "share": 0.848}, "kv_blocks": {"ms": 15.2, "share": 0.152}}
+    said = headline("valid", None, waits, settings, steps={"budget_used": 0.01})
+    assert said == (
+        "valid: 85 % of the waiting was for the running step to end, 15 % for KV blocks; try kv_cache_tokens 8192"
+    ), "what bound is not said not to have bound"
 
 
 def test_the_first_line_names_those_who_got_no_answer() -> None:

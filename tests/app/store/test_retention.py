@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 from app.store import database_size, purged, retention, runs
 from app.store.database_size import vacuum
 from app.store.errors import StoreError
+from app.store.instants import iso
 from app.store.retention import Rule, prune
-from app.store.retention_plan import plan
+from app.store.retention_plan import kept, plan
 from app.store.runs import NewRun
 
 SECOND = 1000 * MS
@@ -72,6 +73,15 @@ def test_what_is_older_goes_whole_and_nothing_else(records: Records) -> None:
     assert {name: before[name] - left[name] for name in TABLES if before[name] > left[name]} == told["removed"]
     assert records.sql("SELECT count(*) FROM request_events WHERE request_id NOT IN (SELECT id FROM requests)") == [(0,)]
     assert records.queries.request(new[0])["slices"]["seq"], "its steps stay"  # type: ignore[index]
+
+
+def test_what_is_kept_is_told_with_its_oldest_request_of_a_real_clock(records: Records) -> None:
+    assert records.queries.ask(kept)["oldest"] is None
+    lived(records, 3)
+    records.sql("UPDATE requests SET received_wall = 5 WHERE id = (SELECT min(id) FROM requests)")  # of a simulated clock
+    told, rest = records.queries.ask(kept), records.sql("SELECT min(received_wall) FROM requests WHERE received_wall > 5")
+    assert told["bytes"] == records.queries.ask(database_size.used)
+    assert told["oldest"] == iso(rest[0][0])
 
 
 def test_a_run_goes_whole_or_not_at_all(records: Records) -> None:

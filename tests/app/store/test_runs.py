@@ -25,6 +25,14 @@ def test_a_new_run_is_pending_and_comes_back_as_json(records: Records) -> None:
     assert str(made["created"]).endswith("Z") and "created_wall" not in made
 
 
+def test_a_run_says_how_its_load_was_changed_by_hand(records: Records) -> None:
+    assert new(records, "a")["rate_changed"] is None
+    changes = [{"at_s": 31.42, "factor": 2.0}, {"at_s": 60.0, "factor": 0.5}]
+    changed = records.job(partial(runs.change, run_id="a", progress={"sent": 1, "rate_changes": changes}))
+    assert changed["rate_changed"] == "rate × 2 at 31.4 s, rate × 0.5 at 60.0 s"
+    assert records.queries.runs(3)["items"][0]["rate_changed"] == changed["rate_changed"]
+
+
 def test_status_moves_forward_only(records: Records) -> None:
     new(records, "a")
     for status in ("running", "draining", "finished"):

@@ -93,7 +93,9 @@ def test_the_text_says_what_it_waited_for_and_who_held_it(crowded: tuple[Records
         "free": 6,
         "kept": 1,
     }
-    assert held_by(kv) == "14 of 20 blocks: a 12, others 2; needed 9, 6 free, 1 of them kept"
+    assert held_by(kv) == "14 of 20 blocks in use: a 12, others 2; needed 9, 6 free, 1 of them kept"
+    again = "(3 more than in use: a block that requests share counts for each)"
+    assert held_by(kv | {"free": 9}) == f"11 of 20 blocks in use: a 12, others 2 {again}; needed 9, 9 free, 1 of them kept"
 
 
 def test_one_that_still_waits_shows_an_open_stretch(records: Records) -> None:

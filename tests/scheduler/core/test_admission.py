@@ -66,3 +66,10 @@ def test_a_deadline_goes_before_the_setting_and_what_was_accepted_before_stays_a
 def test_what_can_never_run_is_told_so_rather_than_to_come_back() -> None:
     slow = Pressure(busy=True, tokens=100, token_ns=MS, places=0, place_ns=0, step_ns=0, safety=1.0)
     assert ask(make_request(prompt=41), ttft_slo_ms=1, pressure=slow) == "kv_capacity"
+
+
+def test_prompts_that_wait_may_be_as_many_tokens_as_the_setting_says_and_one_prompt_may_always_wait() -> None:
+    bound = {"max_num_queued_tokens": 20}
+    assert ask(make_request(prompt=8), waiting=1, waiting_tokens=12, **bound) is None
+    assert ask(make_request(prompt=9), waiting=1, waiting_tokens=12, **bound) == "queue_full"
+    assert ask(make_request(prompt=30), waiting=0, waiting_tokens=0, **bound) is None

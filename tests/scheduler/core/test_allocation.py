@@ -43,3 +43,19 @@ def test_fits_after_counts_what_comes_back_and_what_must_be_spared() -> None:
     allocation = Allocation(make_limits(), pool)
     assert not allocation.fits_after(8, [], [], 0)
     assert allocation.fits_after(8, [], [table], 2) and not allocation.fits_after(8, [], [table], 3)
+
+
+def test_reserve_wants_room_for_all_tokens_but_the_last_to_the_token() -> None:
+    allocation = Allocation(make_limits(allocation="reserve"), BlockPool(100, 4))
+    for output in range(1, 20):
+        assert allocation.wanted(make_request(prompt=3, max_tokens=output)) == -(-(3 + output - 1) // 4)
+
+
+def test_what_is_hit_need_not_be_taken() -> None:
+    pool = BlockPool(10, 4)
+    table = pool.take_many(6)
+    allocation = Allocation(make_limits(), pool)
+    hits = table[:2]
+    assert allocation.lacking(6, hits, idle=True) == 0 and allocation.lacking(7, hits, idle=True) == 1
+    assert allocation.fits_after(6, hits, [], 0) and not allocation.fits_after(7, hits, [], 0)
+    assert allocation.fits_after(10, hits, [table], 0) and not allocation.fits_after(10, hits, [table], 1)

@@ -88,3 +88,9 @@ def test_piece_is_never_more_than_is_left_or_missing(
     assert 0 <= rules.first_piece(missing, left, alone) <= min(missing, left)
     assert 0 < rules.next_piece(missing, left) <= min(missing, left)
     assert rules.first_piece(missing, rules.budget, True) > 0, "alone in a step, everybody gets on"
+
+
+def test_a_prompt_that_a_step_could_hold_whole_waits_for_one_that_does() -> None:
+    rules = Portions(8, True, 0)
+    assert rules.first_piece(8, 8, True) == 8 and rules.first_piece(8, 7, True) == 0
+    assert rules.first_piece(9, 7, True) == 7 and rules.first_piece(9, 7, False) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import Bench, make_request, make_scheduler
 
-from scheduler.core.blocks import ROOT, BlockPool, Key, Place, content
+from scheduler.core.blocks import ROOT, BlockPool, Key, Place, content, contents
 from scheduler.core.events import RequestPreempted
 
 
@@ -248,3 +248,14 @@ def prefix(keys: dict[Place, Key], key: Key) -> bytes:
     """All tokens from the first one to the end of the block that `key` names."""
     place, tokens = key
     return tokens if place == ROOT else prefix(keys, keys[place]) + tokens
+
+
+def test_who_computed_beside_another_goes_on_from_the_prefix_that_both_have() -> None:
+    pool = BlockPool(8, 2)
+    tokens = array("I", [1, 2, 3, 4, 5, 6])
+    said = contents(tokens, 2, 0, 3)
+    first, beside = pool.take_many(2), pool.take_many(3)
+    pool.publish(first, ROOT, said[:2])
+    end = pool.publish(beside, ROOT, said)
+    assert pool.match(tokens, 3) == [*first, beside[2]] and pool.place_of(pool.match(tokens, 3)) == end
+    pool.check([first, beside])

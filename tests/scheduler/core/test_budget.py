@@ -113,3 +113,11 @@ def test_without_a_cost_it_is_learned_from_committed_steps() -> None:
 
 def _plan(step: int, tokens: int) -> StepPlan:
     return StepPlan(step, 0, (), (), [Chunk(make_request(prompt=1), 0, tokens, False)])
+
+
+def test_more_decodes_than_the_setting_are_the_budget_and_no_token_beside_them() -> None:
+    assert budget(20).of(8, 9, 0) == 9 and budget(20).of(8, 8, 0) == 8
+
+
+def test_a_target_is_taken_to_the_nanosecond() -> None:
+    assert budget(12.5).target_ns == 12_500_000

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from builders import MS, Bench, FakeRunner, make_limits, make_request, make_scheduler
 
 from scheduler.core.events import RequestFinished, StepCompleted
 from scheduler.core.plan import StepOutput, StepPlan
 from scheduler.core.policies.catalog import make
-from scheduler.core.request import FinishReason, RequestState
+from scheduler.core.policies.fcfs import Fcfs
+from scheduler.core.request import FinishReason, Request, RequestState
 
 
 def ends(bench: Bench) -> dict[str, RequestFinished]:
@@ -137,3 +141,47 @@ def test_oom_halves_the_budget_until_limits_are_set_anew() -> None:
     bench.scheduler.set_limits(make_limits(), bench.clock.now)
     bench.step()
     assert bench.of(StepCompleted)[-1].token_budget == 64
+
+
+def test_who_leaves_while_the_step_computes_its_prompt_gains_nothing_whatever_came_before_it() -> None:
+    bench = Bench(make_scheduler())
+    bench.add(make_request("stays"), make_request("leaves"), make_request("stays too"))
+
+    def run(plan: StepPlan) -> StepOutput:
+        bench.events += bench.scheduler.abort("leaves", bench.clock.now)
+        return output(plan)
+
+    bench.step(run)
+    assert [row.emitted for row in bench.of(StepCompleted)[-1].slices] == [1, 0, 1]
+
+
+def test_error_of_a_prefill_row_is_a_slice_that_gained_nothing() -> None:
+    bench = Bench(make_scheduler())
+    bench.add(make_request("bad"), make_request("good"))
+    bench.step(lambda plan: output(plan, errors={0: "internal"}))
+    step = bench.of(StepCompleted)[-1]
+    assert [row.emitted for row in step.slices] == [0, 1] and step.step == bench.scheduler.step == 1
+    assert bench.step().token_budget == step.token_budget == 64, "nothing says that it was too large"
+
+
+@pytest.mark.parametrize("trouble", ["errors", "stopped"])
+def test_what_befalls_the_first_prefill_row_befalls_no_decode(trouble: str) -> None:
+    bench = Bench(make_scheduler())
+    bench.add(make_request("decodes"))
+    bench.step()
+    bench.add(make_request("begins", max_tokens=9))
+    bench.step(lambda plan: output(plan, **{trouble: {1: "internal"}}))
+    assert list(ends(bench)) == ["begins"] and bench.scheduler.requests["decodes"].output_tokens == 2
+
+
+def test_order_hears_of_every_step_and_of_who_got_a_token_in_it() -> None:
+    heard: list[list[str]] = []
+
+    class Listening(Fcfs):
+        def tick(self, decodes: Sequence[Request], changed: bool) -> None:
+            heard.append([request.id for request in decodes])
+
+    bench = Bench(make_scheduler(Listening(), max_num_batched_tokens=8))
+    bench.add(make_request("a", prompt=16, max_tokens=3))
+    bench.run_to_idle()
+    assert heard == [[], [], ["a"], ["a"]]

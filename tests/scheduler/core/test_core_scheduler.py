@@ -113,3 +113,22 @@ def test_recorded_event_is_in_sequence() -> None:
     scheduler.add(make_request(), 5)
     event = scheduler.record(SettingsChanged, 6, version=2, changes=(("policy", "edf"),))
     assert (event.boot, event.seq, event.at) == (9, 2, 6)
+
+
+def test_engine_that_goes_on_holds_nobody_back() -> None:
+    bench = Bench(make_scheduler())
+    bench.scheduler.pause(0)
+    assert bench.scheduler.paused
+    bench.scheduler.resume(0)
+    assert not bench.scheduler.paused
+    bench.add(make_request("later", max_tokens=1))
+    bench.clock.tick(MS)
+    bench.run_to_idle()
+    assert ends(bench)["later"].parts.waits[WaitReason.PAUSED] == 0
+
+
+def test_new_limits_hold_at_the_front_door_at_once() -> None:
+    bench = Bench(make_scheduler())
+    bench.scheduler.set_limits(make_limits(max_num_queued_reqs=1), 0)
+    bench.add(make_request("a"), make_request("b"))
+    assert ends(bench)["b"].detail == "queue_full"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from builders import MS, make_limits, make_request
+import pytest
+from builders import MS, Bench, make_limits, make_request, make_scheduler
 
 from scheduler.core.blocks import BlockPool
 from scheduler.core.decode_group import DecodeGroup
@@ -187,3 +188,29 @@ def test_plans_share_the_members_until_somebody_joins_or_leaves() -> None:
     group.settle()
     assert group.members == [second] and group.numbers == (6,)
     group.check()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 16])
+def test_a_decode_takes_its_next_block_when_its_last_one_is_full_and_no_sooner(size: int) -> None:
+    bench = Bench(make_scheduler(block_size=size))
+    requests = [make_request(prompt=1 + i, max_tokens=40) for i in range(4)]
+    bench.add(*requests)
+    for _ in range(30):
+        bench.step()
+        assert [len(r.blocks) for r in requests] == [-(-(len(r.tokens) - 1) // size) for r in requests]
+
+
+def test_answers_about_a_step_agree_also_after_the_decodes_stood_still() -> None:
+    group = DecodeGroup(5, 1000)
+    for number in range(1, 7):
+        request = make_request(prompt=number, max_tokens=5 + number)
+        request.number = number
+        request.tokens.append(7)
+        group.join(request, 1)
+    for _ in range(4):
+        steps = range(2, 30)
+        assert [group.needy(step) for step in steps] == [len(group.needing(step)) for step in steps]
+        end = next(step for step in steps if group.ending(step))
+        assert [group.first_end(step) for step in range(2, end + 1)] == list(range(end - 1, 0, -1))
+        group.stand_still()
+    assert end == 6 + 3, "5 tokens after step 1, and 3 steps in which they stood still"

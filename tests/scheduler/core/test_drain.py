@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from builders import MS, Bench, make_request, make_scheduler
 
-from scheduler.core.drain import HORIZON_NS, Pressure, Rate
+from scheduler.core.drain import HORIZON_NS, Drain, Pressure, Rate
 
 
 def shedding(**limits: object) -> Bench:
@@ -93,3 +96,35 @@ def test_a_request_that_is_shed_is_rejected_by_name_and_never_waits() -> None:
     assert [getattr(event, "detail", "queued") for event in events] == ["shed", "queued"]
     assert late.id not in bench.scheduler.requests and bench.scheduler.waiting == 1
     bench.run_to_idle()
+
+
+def test_an_estimate_adds_nobody_who_was_not_named() -> None:
+    one = Pressure(busy=True, tokens=30, token_ns=1.0, places=4, place_ns=10.0, step_ns=5.0, safety=2.0)
+    assert one.first_token_ns(7) == 10 * (4 + 2) + 7 + 5
+    assert one.misses(2 * 72 - 1, 0, 7) and not one.misses(2 * 72, 0, 7)
+    assert replace(one, tokens=0).first_token_ns(7, places=-9) == 7 + 5, "no fewer than nobody is before it"
+    idle = Pressure(busy=False, tokens=0, token_ns=1.0, places=4, place_ns=10.0, step_ns=5.0, safety=1.0)
+    assert not idle.misses(0, 10**9, 7) and idle.misses(0, 10**9, 7, tokens=1)
+
+
+def test_an_engine_is_busy_while_anybody_waits_or_runs() -> None:
+    busy = {(waiting, running): Drain().pressure(waiting, 0, running, 4, 1.0).busy for waiting in (0, 1) for running in (0, 1)}
+    assert busy == {(0, 0): False, (0, 1): True, (1, 0): True, (1, 1): True}
+
+
+def test_who_is_parked_for_a_quota_is_before_nobody() -> None:
+    bench = shedding(max_num_batched_tokens=64, max_num_seqs=4, tenant_max_running=1)
+    bench.add(make_request(prompt=4, tenant="ann", max_tokens=9))
+    bench.step()
+    before = pressure(bench)
+    bench.add(make_request(prompt=30, tenant="ann"))
+    assert bench.scheduler.parked == 1
+    assert (pressure(bench).tokens, pressure(bench).places) == (before.tokens, before.places)
+
+
+def test_a_newcomer_meets_the_length_of_a_step_and_no_token_that_nobody_lacks() -> None:
+    bench = shedding()
+    bench.add(make_request(prompt=4, max_tokens=30))
+    for _ in range(3):
+        bench.step()
+    assert pressure(bench).step_ns == pytest.approx(10 * MS) and pressure(bench).tokens == 0

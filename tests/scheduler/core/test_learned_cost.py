@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from scheduler.core.learned_cost import EVERY, REACH, RENEWED, LearnedCost, solve
+from scheduler.core.learned_cost import EVERY, REACH, RENEWED, LearnedCost, features, solve
 
 
 def true_ms(decodes: int, context: int, tokens: int) -> float:
@@ -110,3 +110,33 @@ def test_solve_leaves_out_who_is_not_used() -> None:
         wanted = [2.0 * (i + 1) if i in used else 0.0 for i in range(4)]
         xy = [sum(xx[i][j] * wanted[j] for j in range(4)) for i in range(4)]
         assert solve(xx, xy, used) == pytest.approx(wanted)
+
+
+def test_of_an_engine_that_nobody_has_seen_nothing_is_said_but_how_far_it_is_trusted() -> None:
+    cost = LearnedCost()
+    assert cost.step_ns(9, 999, [(REACH, 0)]) == 0
+    assert cost.step_ns(9, 999, [(REACH, 0), (1, 0)]) == math.inf
+
+
+def test_variables_of_a_full_step_are_of_one_size() -> None:
+    assert features(64, 65_536, 1024) == (1, 1, 1, 1)
+    assert features(1, 1, 1) == (1, 1 / 64, 1 / 65_536, 1 / 1024)
+
+
+def test_steps_of_decodes_alone_teach_what_a_decode_costs() -> None:
+    cost, rng = LearnedCost(), random.Random(4)
+    learn(cost, 1, 500, 8)
+    for _ in range(40 * RENEWED):
+        decodes = rng.randrange(1, 64)
+        learn(cost, decodes, decodes * rng.randrange(200, 3000), 0)
+    spread = [
+        cost.step_ns(decodes, context, []) / true_ms(decodes, context, 0) for decodes, context in ((2, 900), (60, 60_000))
+    ]
+    assert max(spread) < 1.1 * min(spread), "the same error at both ends"
+
+
+def test_what_steps_do_not_tell_keeps_the_value_that_it_had() -> None:
+    cost, rng = trained(), random.Random(6)
+    for _ in range(3000):
+        learn(cost, 10, 10_000, rng.randrange(1, 1024))  # always the same decodes: nothing is told of others
+    assert cost.step_ns(50, 90_000, [(100, 0)]) == pytest.approx(true_ms(50, 90_000, 100) * 1e6, rel=0.1)

@@ -106,3 +106,13 @@ def test_only_lawful_moves_are_made(state: RequestState) -> None:
         else:
             with pytest.raises(AssertionError, match="cannot become"):
                 _move(request, target)
+
+
+def test_who_leaves_between_two_pieces_of_its_prompt_was_stalled_until_then() -> None:
+    bench = Bench(make_scheduler(max_num_batched_tokens=8))
+    bench.add(make_request("leaves", prompt=30))
+    bench.step()
+    bench.clock.tick(3 * MS)
+    bench.events += bench.scheduler.abort("leaves", bench.clock.now)
+    parts = ends(bench)["leaves"].parts
+    assert (parts.prefill, parts.stalled, parts.decode) == (10 * MS, 3 * MS, 0)

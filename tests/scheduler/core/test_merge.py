@@ -192,3 +192,26 @@ def test_waits_of_a_merged_batch_are_for_the_batch() -> None:
     waits = [event.parts.waits for event in events if isinstance(event, RequestFinished)]
     reasons = {reason: sum(wait[reason] for wait in waits) for reason in WaitReason}
     assert max(reasons, key=lambda reason: reasons[reason]) is WaitReason.STATIC_BATCH and not reasons[WaitReason.SLOTS]
+
+
+def test_order_is_told_whenever_the_decodes_are_others_than_in_the_step_before() -> None:
+    bench = Bench(make_scheduler(batching="merge", max_num_seqs=8))
+    for wave in range(6):
+        bench.add(*[make_request(max_tokens=6 + wave) for _ in range(3)])
+        for _ in range(5):
+            bench.step()
+    plans = bench.runner.plans
+    others = [now for before, now in zip(plans, plans[1:], strict=False) if now.decode_numbers != before.decode_numbers]
+    assert all(plan.changed for plan in others)
+    assert {bool(plan.decodes) for plan in others} == {True, False}, "they stood still, and went on"
+    assert not all(plan.changed for plan in plans)
+
+
+def test_lone_newcomer_waits_for_exactly_so_many_decodes_as_the_rule_says() -> None:
+    bench = Bench(make_scheduler(batching="merge", max_num_seqs=12))
+    bench.add(*[make_request(max_tokens=90) for _ in range(8)])
+    bench.step()
+    bench.add(make_request("late"))
+    for _ in range(MOST_DECODES):
+        assert not bench.step().chunks
+    assert [chunk.request.id for chunk in bench.step().chunks] == ["late"]

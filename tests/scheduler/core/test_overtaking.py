@@ -64,3 +64,11 @@ def test_one_that_ends_while_it_waits_says_how_many_passed_it() -> None:
     here.step()
     here.events += here.scheduler.abort("low", here.clock.now)
     assert [event.overtaken for event in here.of(RequestFinished) if event.id == "low"] == [1]
+
+
+def test_a_row_is_kept_for_so_many_arrivals_and_no_fewer() -> None:
+    books = Overtaking()
+    for rows in (1, 2, 3):
+        for _ in range(ROW):
+            books.arrive()
+        assert books.rows == rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from builders import MS, Bench, make_request, make_scheduler
 
 from scheduler.core.events import RequestFinished, RequestScheduled, StepCompleted
+from scheduler.core.policies.catalog import make
 from scheduler.core.request import WaitReason
 
 
@@ -147,3 +148,79 @@ def test_static_batch_takes_whole_prompts_within_the_budget() -> None:
     bench = Bench(make_scheduler(batching="static", max_num_batched_tokens=20))
     bench.add(*[make_request(id, prompt=9, max_tokens=1) for id in "abc"])
     assert [[chunk.request.id for chunk in bench.step().chunks] for _ in range(2)] == [["a", "b"], ["c"]]
+
+
+# ---- what a step says of itself
+
+
+def test_a_prompt_computed_in_pieces_can_be_hit_whole() -> None:
+    bench = Bench(make_scheduler(block_size=4, max_num_batched_tokens=10))
+    bench.add(make_request(prompt=range(50, 90), max_tokens=1))
+    bench.run_to_idle()
+    again = make_request(prompt=range(50, 90), max_tokens=1)
+    bench.add(again)
+    bench.step()
+    assert again.cached_tokens == 36
+
+
+def test_who_takes_anothers_place_computes_what_it_cannot_hit_and_no_more() -> None:
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), block_size=4, max_num_seqs=1))
+    bench.add(make_request(prompt=range(50, 70), max_tokens=1))
+    bench.run_to_idle()
+    bench.add(make_request("low", max_tokens=20, priority=5))
+    bench.step()
+    bench.add(make_request("urgent", prompt=range(50, 70), priority=0))
+    chunk = bench.step().chunks[0]
+    assert (chunk.request.id, chunk.start, chunk.tokens, len(chunk.request.blocks)) == ("urgent", 16, 4, 5)
+
+
+def test_nothing_is_kept_free_before_blocks_have_ever_run_out() -> None:
+    bench = Bench(make_scheduler(blocks=8, block_size=4))
+    bench.add(*[make_request(prompt=16, max_tokens=9) for _ in range(2)])
+    assert len(bench.step().chunks) == 2 and bench.scheduler.pool.free == 0
+    bench.run_to_idle()
+
+
+def test_context_of_a_step_is_all_tokens_of_its_decodes() -> None:
+    bench = Bench(make_scheduler())
+    bench.add(*[make_request(prompt=3 + i, max_tokens=9) for i in range(3)])
+    bench.step()
+    for had in range(1, 9):
+        assert bench.step().context == 3 + 4 + 5 + 3 * had
+
+
+def test_step_whose_tokens_are_spent_says_so_also_when_memory_is_short_too() -> None:
+    bench = Bench(make_scheduler(blocks=8, block_size=4, max_num_batched_tokens=24))
+    bench.add(make_request(prompt=24), make_request(prompt=12))
+    assert bench.step().binding is WaitReason.TOKEN_BUDGET
+    assert bench.step().binding is WaitReason.KV_BLOCKS
+
+
+def test_prompt_that_the_step_cannot_hold_whole_displaces_nobody() -> None:
+    limits = {"enable_chunked_prefill": False, "max_num_seqs": 2, "max_num_batched_tokens": 8}
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), **limits))
+    bench.add(*[make_request(prompt=4, max_tokens=30, priority=5) for _ in range(2)])
+    bench.step()
+    bench.add(make_request("urgent", prompt=8, priority=0))
+    plan = bench.step()
+    assert not plan.preempted and not plan.chunks and len(plan.decodes) == 2
+
+
+def test_prefill_that_goes_on_takes_the_last_token_that_the_decodes_leave() -> None:
+    bench = Bench(make_scheduler(max_num_seqs=4, max_num_batched_tokens=4))
+    bench.add(*[make_request(prompt=1, max_tokens=30) for _ in range(3)])
+    bench.step()
+    bench.add(make_request(prompt=6))
+    for _ in range(3):
+        plan = bench.step()
+        assert len(plan.decodes) == 3 and [chunk.tokens for chunk in plan.chunks] == [1]
+
+
+def test_once_nobody_waits_any_more_nothing_is_kept_free_for_the_running() -> None:
+    bench = Bench(make_scheduler(blocks=8, block_size=4))
+    bench.add(*[make_request(prompt=12, max_tokens=12) for _ in range(3)])
+    bench.run_to_idle()
+    assert any(plan.preempted for plan in bench.runner.plans), "memory was meant to run out"
+    bench.add(*[make_request(prompt=16, max_tokens=2) for _ in range(2)])
+    assert len(bench.step().chunks) == 2
+    bench.run_to_idle()

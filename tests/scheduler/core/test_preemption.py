@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from builders import MS, Bench, make_limits, make_request, make_scheduler
 
-from scheduler.core.events import RequestFinished, RequestPreempted, RequestScheduled, StepCompleted
+from scheduler.core.events import FirstToken, RequestFinished, RequestPreempted, RequestScheduled, StepCompleted
 from scheduler.core.policies.catalog import make
 from scheduler.core.request import Request, WaitReason
+from scheduler.core.victims import may_yield
 
 
 def small_pool(**limits: object) -> Bench:
@@ -52,6 +53,17 @@ def test_nobody_is_preempted_twice_without_a_token_in_between_and_little_is_comp
         if isinstance(event, RequestPreempted):
             assert event.number not in last
             last[event.number] = emitted
+
+
+def test_whoever_decodes_has_had_a_token_since_it_came_so_it_may_yield() -> None:
+    bench, back = small_pool(), 0
+    while not bench.scheduler.idle:
+        bench.step()
+        decodes = list(bench.scheduler._life.group.everyone())
+        assert all(request.progressed for request in decodes)
+        assert set(may_yield(bench.scheduler._life)) >= set(decodes)
+        back += sum(request.preemptions > 0 for request in decodes)
+    assert back, "somebody was meant to be back"
 
 
 def test_preempted_request_answers_the_same() -> None:
@@ -190,3 +202,29 @@ def test_resumed_request_is_left_alone_until_it_has_given_a_token_again() -> Non
         assert bench.step().running == 1
     assert low.output_tokens > before
     bench.run_to_idle()
+
+
+def test_tokens_of_the_decodes_that_yield_are_there_for_the_urgent_one() -> None:
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), max_num_seqs=2, max_num_batched_tokens=2))
+    bench.add(*[make_request(prompt=1, max_tokens=30, priority=5) for _ in range(2)])
+    bench.step()
+    assert len(bench.step().decodes) == 2, "the whole budget"
+    bench.add(make_request("urgent", prompt=5, priority=0))
+    plan = bench.step()
+    assert plan.preempted == 1 and [(chunk.request.id, chunk.tokens) for chunk in plan.chunks] == [("urgent", 1)]
+
+
+def test_who_has_given_a_token_again_may_yield_again_and_its_first_token_is_told_once() -> None:
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), max_num_seqs=1))
+    low = make_request("low", prompt=8, max_tokens=30, priority=5)
+    bench.add(low)
+    for turn in range(1, 4):
+        for _ in range(3):
+            bench.step()
+        bench.add(make_request(prompt=4, max_tokens=1, priority=0))
+        bench.step()
+        assert low.preemptions == turn
+    bench.run_to_idle()
+    assert [event.number for event in bench.of(FirstToken)].count(low.number) == 1
+    assert low.lost_tokens == sum(event.computed_tokens_lost for event in bench.of(RequestPreempted))
+    assert low.first_scheduled_at == min(event.at for event in bench.of(RequestScheduled) if event.number == low.number)

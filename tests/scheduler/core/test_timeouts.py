@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from builders import MS, make_request
+from builders import MS, Bench, make_request, make_scheduler
 
 from scheduler.core.request import Request, RequestState
 from scheduler.core.timeouts import BUCKET_NS, MOVED, Timeouts
@@ -67,3 +67,22 @@ def test_agrees_with_a_sorted_list() -> None:
         assert [r.number for r in timeouts.due(now, 999)] == [n for _, n in expected]
         for _, n in expected:
             live.pop(n).state = RequestState.FINISHED
+
+
+def test_those_who_ended_in_time_cost_the_call_that_finds_who_is_due_nothing() -> None:
+    timeouts, ended = Timeouts(), [limited(number, 9 * BUCKET_NS) for number in range(1, 3 * MOVED)]
+    stays = limited(0, 9 * BUCKET_NS)
+    for request in [*ended, stays]:
+        timeouts.add(request)
+    for request in ended:
+        request.state = RequestState.FINISHED
+        timeouts.remove(request)
+    assert timeouts.due(9 * BUCKET_NS, 1) == [stays]
+
+
+def test_who_ended_is_watched_no_longer() -> None:
+    bench = Bench(make_scheduler())
+    bench.add(make_request(timeout_at=400 * BUCKET_NS), make_request("waits", timeout_at=400 * BUCKET_NS))
+    bench.scheduler.abort("waits", 0)
+    bench.run_to_idle()
+    assert not any(bench.scheduler._life.timeouts._far.values())
