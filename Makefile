@@ -43,10 +43,12 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
-# First what touches no socket of another process, a file to a worker; then servers, browsers and clocks, one after another.
+# First what touches no socket of another process, then what waits for browsers, a file to a worker each; then servers and
+# clocks, one after another.
 test: $(TEST) browser postgresql ## run everything that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(UNIT) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest --ignore=tests/gpu $(addprefix --ignore=,$(UNIT)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) tests/browser) $(PYTEST_ARGS)
 
 check: lint architecture unit ## format, lint, types, architecture, unit tests
 
@@ -72,7 +74,7 @@ bench: $(TEST) ## run each benchmark in turn; each prints one JSON object
 	@shopt -s nullglob; files=(benchmarks/[a-z]*.py); [ $${#files[@]} -gt 0 ] || { echo "make: benchmarks/ is empty" >&2; exit 1; }; \
 	for file in "$${files[@]}"; do echo "# $$file" >&2; PYTHONPATH=. $(BIN)/python "$$file"; done
 
-mutation: $(TEST) ## one small fault at a time in scheduler/core: do the tests find it? (MUTATION_ARGS="--sample 200 --only planner"); hours
+mutation: $(TEST) ## one small fault at a time in scheduler/core: do the tests find it? (MUTATION_ARGS="--sample 200 --only planner"); half an hour and more
 	$(BIN)/python tests/mutate.py $(MUTATION_ARGS)
 
 # Runs with the interpreter at hand when there is no .venv: a GPU machine often has torch and no network.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from scheduler.runners.cost_model import DEFAULT_HARDWARE
 from scheduler.settings import ModelSettings
@@ -15,25 +14,18 @@ from scheduler.settings import ModelSettings
 QUIET_S = 2.0  # an engine without weights is up by then, or has refused
 
 
-class _Status(Protocol):
-    state: str
-
-
-class Engine(Protocol):
-    """What is looked at."""
-
-    status: _Status
-
-
 def announcements(
-    url: str, model: ModelSettings, engine: Engine, clock: Callable[[], float] = time.monotonic
+    url: str, model: ModelSettings, state: Callable[[], str], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[list[str]]:
-    """Lines to print at each look: that it loads, where that takes a while; then that it serves, and that was the last."""
+    """Lines to print at each look at the engine's `state`: that it loads, where that takes a while; then that it serves.
+
+    That was the last.
+    """
     simulated = f"simulated: {model.hardware or DEFAULT_HARDWARE}"
     what = {"torch": f"torch: {model.model}", "simulated": simulated}.get(model.runner, model.runner)
     began, said = clock(), False
-    while engine.status.state != "up":
-        slow = not said and engine.status.state == "loading" and clock() - began >= QUIET_S
+    while (now := state()) != "up":
+        slow = not said and now == "loading" and clock() - began >= QUIET_S
         said = said or slow
         yield [f"Loading (runner {what}); {url}/ answers already and shows how far it is."] if slow else []
     yield [

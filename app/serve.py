@@ -132,7 +132,7 @@ def _wait(server: wiring.Server) -> int:
         asked.set()
 
     watchers = [gevent.signal_handler(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)]
-    lines = announcements(server.url, server.settings.model_settings, server.engine)
+    lines = announcements(server.url, server.settings.model_settings, lambda: server.engine.status.state)
     while not asked.wait(LOOK_S):
         if server.engine.status.state == "failed":
             server.stop()

@@ -24,7 +24,7 @@ from scheduler.engine.clock import JumpClock
 from scheduler.engine.loop import EngineLoop
 from scheduler.errors import SettingsError
 from scheduler.runners.base import Runner
-from scheduler.runners.cost_model import CostModel
+from scheduler.runners.cost_model import CALIBRATED, CostModel
 from scheduler.runners.simulated import CONTEXT_TOKENS, SimulatedRunner, cost_of
 from scheduler.settings import SchedulerSettings
 
@@ -204,10 +204,14 @@ def _uncollected() -> Iterator[None]:
 
 
 def settings_on(cost: CostModel, changes: Mapping[str, Any]) -> SchedulerSettings:
-    """An accelerator's defaults and the memory of `cost`, then `changes`; raises SettingsError, also for more memory than that."""
+    """An accelerator's defaults and the memory of `cost`, then `changes`; raises SettingsError, also for more than fits.
+
+    What a run had is not what its machine holds: a model that was calibrated bounds nothing, and *what if* may be asked.
+    """
     base = {spec.name: spec.metadata["cuda"] for spec in fields(SchedulerSettings)}
     base |= {"max_model_len": CONTEXT_TOKENS, "kv_cache_tokens": cost.kv_capacity_tokens}
-    return SchedulerSettings().change({**base, **changes}).fit(cost.kv_capacity_tokens)
+    most = 0 if cost.id.startswith(CALIBRATED) else cost.kv_capacity_tokens
+    return SchedulerSettings().change({**base, **changes}).fit(most)
 
 
 def on_hardware(

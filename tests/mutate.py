@@ -1,6 +1,6 @@
 """Mutation testing of scheduler/core: `make mutation`. One small fault at a time is put into the core; some test must fail.
 
-What a fault is: mutation/faults.py. How it is asked: mutation/trials.py, in a forked child of a process that has imported
+What a fault is: mutation/mutants.py. How it is asked: mutation/forked.py, in a forked child of a process that has imported
 everything; where that cannot tell, mutation/whole.py, in a process of its own. The tests are those of the core and of the
 policies, and three that run the core as a whole; what survives these may still fall to the rest of the suite.
 Survivors are printed as they are found, progress goes to standard error, and at the end comes a JSON summary: also after
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 from mutation import whole
-from mutation.faults import ROOT, Fault, faults, modules
-from mutation.trials import Trials
+from mutation.forked import Trials
+from mutation.mutants import ROOT, Fault, faults, modules
 
 TESTS = ROOT / "tests" / "scheduler"
 FILES = [

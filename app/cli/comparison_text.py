@@ -31,6 +31,7 @@ FIGURES = {
     "waste.prefix_hit_rate": ("prefix hits, % of prompt tokens", 100), "waste.kv_used.mean": ("KV memory in use, %", 100),
     "waste.idle_share": ("time without a step, %", 100), "steps.budget_used": ("token budget used, %", 100),
 }  # fmt: skip
+READINGS = {"better": "better", "worse": "worse", "unclear": "no clear difference", "too_few": "n too small"}
 COUNTS = ("sent", "ok", "failed", "refused", "cancelled", "incomplete")
 
 
@@ -119,7 +120,12 @@ def _figures(rows: Iterable[Row], runs: int, title: str) -> str:
     shown = [{"name": row["name"], "of": row.get("of", "")} | _cells(row) for row in rows]
     columns = [("name", ""), *([("of", "n")] if any(row["of"] for row in shown) else []), ("A", "A")]
     for letter in LETTERS[1:runs]:
-        columns += [(letter, letter), (f"{letter}-", f"{letter} − A"), *_kept(shown, f"{letter}[", "[a, b]")]
+        columns += [
+            (letter, letter),
+            (f"{letter}-", f"{letter} − A"),
+            *_kept(shown, f"{letter}[", "[a, b]"),
+            *_kept(shown, f"{letter}?", "reading"),
+        ]
     for row in shown:
         row["of"] = row["of"] or " "
     return f"{title}\n{table(shown, columns)}" if shown else ""
@@ -137,6 +143,7 @@ def _cells(row: Row) -> dict[str, str]:
         if index:
             shown[f"{letter}-"] = NONE if change is None else f"{100 * change:+.0f} %"
             shown[f"{letter}["] = f"[{_signed(bounds[0])}, {_signed(bounds[1])}] %" if bounds else " "
+            shown[f"{letter}?"] = READINGS[word] if (word := row["reading"][index]) else " "
     return shown
 
 

@@ -16,9 +16,7 @@ from app.cli.records import Records, records
 from app.cli.settings import server_settings
 from app.cli.terminal import number, print_json, say, table
 from scheduler.runners import cost_model
-from scheduler.runners.cost_model import CostModel, Fit, Sample, StepShape
-
-CALIBRATED = "calibrated:"
+from scheduler.runners.cost_model import CALIBRATED, CostModel, Fit, Sample, StepShape
 
 
 def add_calibrate(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

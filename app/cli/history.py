@@ -16,7 +16,7 @@ from urllib.parse import quote
 from app.cli.bundles import add_bundles
 from app.cli.comparison_text import comparison_text
 from app.cli.failures import OK, USAGE, CommandError
-from app.cli.records import PAGE, all_requests, records
+from app.cli.records import PAGE, Records, all_requests, records
 from app.cli.report_text import report_text
 from app.cli.request_text import COLUMNS, request_text, table_row
 from app.cli.server import Server, client_key, holding
@@ -99,8 +99,14 @@ def list_requests(options: argparse.Namespace) -> int:
     if options.json:
         print_json(source.requests(asked | {"limit": str(options.limit or TABLE_LIMIT)}))
         return OK
-    rows = all_requests(source, asked, options.limit or (TABLE_LIMIT if options.format == "table" else None))
-    FORMATS[options.format](rows)
+    most = options.limit or (TABLE_LIMIT if options.format == "table" else None)
+    rows = all_requests(source, asked, most)
+    if options.format == "table":
+        shown = list(rows)
+        _print_table(shown)
+        print(_left_out(source, asked, len(shown)) if len(shown) == most else "", end="")
+    else:
+        FORMATS[options.format](rows)
     return OK
 
 
@@ -194,6 +200,14 @@ def _server(options: argparse.Namespace, why: str) -> Server:
 def _print_table(rows: Iterable[Mapping[str, Any]]) -> None:
     shown = [table_row(row) for row in rows]
     print(table(shown, COLUMNS) if shown else "no such requests")
+
+
+def _left_out(source: Records, asked: Mapping[str, str], shown: int) -> str:
+    """A line that says of how many these are the first; "" where they are all."""
+    page = source.requests({**asked, "limit": "1"})
+    if page["total"] == shown and page["total_exact"]:
+        return ""
+    return f"{shown} of {'' if page['total_exact'] else 'at least '}{max(page['total'], shown)} (--limit)\n"
 
 
 def _print_csv(rows: Iterable[Mapping[str, Any]]) -> None:

@@ -131,6 +131,8 @@ def progress(run: Mapping[str, Any]) -> tuple[float | None, str]:
     elapsed = figures.get("t")
     done = min(elapsed / planned, 1.0) if elapsed is not None and planned else None
     clock = f"{elapsed or 0:.0f}" + (f" of {planned:.0f} s" if planned else " s")
+    if run["status"] == "draining" and planned and (elapsed or 0) >= planned:
+        clock = f"{elapsed - planned:.0f} s after {planned:.0f} s of sending"
     counts = ", ".join(f"{figures.get(name, 0)} {name}" for name in ("sent", "ok", "failed", "refused", "in_flight"))
     return done, f"{run['status']}  {clock}  {counts.replace('_', ' ')}"
 

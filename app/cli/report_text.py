@@ -21,6 +21,7 @@ def report_text(report: Mapping[str, Any]) -> str:
     parts.append(_about(report))
     parts.append(_reconciliation(report["reconciliation"]))
     parts += _percentiles(report["percentiles"])
+    parts.append(_slowest(report.get("slowest") or {}))
     parts.append(_goodput(report["goodput"], report.get("throughput") or {}))
     parts.append(_waits(report.get("waits") or {}))
     parts.append(_fairness(report.get("fairness") or {}))
@@ -55,6 +56,16 @@ def _percentiles(found: Mapping[str, Any]) -> list[str]:
         return ["Client, ms, over ok requests\n" + _figures(found)]
     sides = (("client", "Client, ms, over ok requests"), ("server", "Server, ms, over requests that ended well"))
     return [f"{title}\n{_figures(found[side])}" for side, title in sides]
+
+
+def _slowest(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Whom to look at: `batchscope requests show ID`."""
+    named = [f"{name.removesuffix('_ms').upper()} {number(row['ms'])} ms{_named(row['id'])}" for name, row in found.items()]
+    return f"slowest: {', '.join(named)}" if named else ""
+
+
+def _named(request: str | None) -> str:
+    return f" ({request})" if request else ""
 
 
 def _figures(metrics: Mapping[str, Mapping[str, Any]]) -> str:
@@ -157,6 +168,7 @@ def _held(found: Mapping[str, Any], tenants: int) -> list[str]:
         bound = f"{number(starved['threshold_ms'])} ms"
         lines.append(
             f"{starved['over']} of {starved['n']} requests waited over {bound}, the longest {number(starved['longest_ms'])} ms"
+            + _named(starved.get("longest_id"))
         )
     inverted = found.get("inversions")
     if inverted:

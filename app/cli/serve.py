@@ -14,6 +14,7 @@ from app.cli.failures import OK
 from app.cli.server import server_environment
 from app.cli.terminal import pairs, print_json
 from app.settings import load, parser
+from scheduler.runners.cost_model import available
 
 HELP = "serve the dashboard and the OpenAI-compatible API"
 
@@ -22,8 +23,10 @@ def serve(argv: list[str]) -> int:
     """Replace this process by the server; returns only for --help and --check."""
     environ = server_environment()
     if "-h" in argv or "--help" in argv:
-        print(parser("batchscope serve").format_help().rstrip())
+        print(parser("batchscope serve").format_help().rstrip().replace("`", ""))
         print("  --check               say what flags, environment and file come to, and stop; --json prints it as JSON")
+        print("\nknown hardware, for --runner simulated (or the file of a cost model, as batchscope calibrate writes it):")
+        print("\n".join(f"  {name}" for name in available()))
         return OK
     if "--check" in argv:
         return _check([word for word in argv if word not in ("--check", "--json")], environ, as_json="--json" in argv)

@@ -32,7 +32,7 @@ from app.store.runs import NewRun
 from app.store.simulation import BOOT, Recording
 from app.supervisor import scenarios
 from app.version import VERSION
-from scheduler.runners.cost_model import CostModel
+from scheduler.runners.cost_model import CALIBRATED, CostModel
 from scheduler.settings import SchedulerSettings, parse_pairs
 from scheduler.simulate import Progress, Requests, Simulation, on_hardware, settings_on
 
@@ -109,6 +109,10 @@ def simulate(options: argparse.Namespace) -> int:
     cost = hardware(options.hardware, source, options.run)
     changes = _wanted(options)
     scheduler = settings_on(cost, _recorded(options, source) | changes)
+    if scheduler.kv_cache_tokens > cost.kv_capacity_tokens > 0:
+        say(
+            f"kv_cache_tokens is over the {cost.kv_capacity_tokens} that the run had; whether its machine holds more is unknown"
+        )
     demand = _demand(options, source, cost, scheduler)
     run = _new_run(options, cost, scheduler, changes, demand)
     path = simulation_path(settings.directory, run.id)
@@ -217,7 +221,7 @@ def _interruptible(stop: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 def _names_a_run(hardware: str | None) -> bool:
-    return (hardware or "").startswith("calibrated:")
+    return (hardware or "").startswith(CALIBRATED)
 
 
 def _positive(text: str) -> int:

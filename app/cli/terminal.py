@@ -1,17 +1,20 @@
 """Text for a terminal: aligned tables, numbers, a progress line. Knows no command and no record.
 
-Invariant: what is undefined prints as `—`, never as 0; a progress line is written to terminals only.
+Invariant: what is undefined prints as `—`, never as 0; a progress line is written over in terminals only;
+a file gets a new one each EVERY_S.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 NONE = "—"
 BAR = 24
+EVERY_S = 10.0  # between lines to a file
 _UNITS = ((1, "B"), (10**3, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 
 
@@ -70,15 +73,20 @@ def say(text: str) -> None:
 
 
 class ProgressLine:
-    """One line that is written over; nothing at all where the stream is no terminal."""
+    """One line that is written over; where the stream is no terminal, a plain one each EVERY_S."""
 
-    def __init__(self, stream: TextIO = sys.stderr) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
         self._width = 0
+        self._written_at = clock()
 
     def show(self, done: float | None, text: str) -> None:
         """Write over the last line. done: 0 to 1, or None while unknown."""
         if not self._stream.isatty():
+            if self._clock() - self._written_at >= EVERY_S:
+                self._written_at = self._clock()
+                print(text, file=self._stream, flush=True)
             return
         filled = round(BAR * min(max(done or 0.0, 0.0), 1.0))
         line = f"[{'#' * filled}{'.' * (BAR - filled)}] {text}"

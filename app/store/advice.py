@@ -32,10 +32,13 @@ class Memory:
     known: bool = True
 
 
+NO_BOUND = Memory()
+
+
 def memory_of(life: Mapping[str, Any]) -> Memory:
     """Of an engine life (a row of boots): a shipped cost model says it; a GPU's is not recorded."""
     if life.get("runner") == "null":
-        return Memory()
+        return NO_BOUND
     if life.get("runner") == "simulated" and life.get("hardware"):
         try:
             return Memory(load(life["hardware"]).kv_capacity_tokens or None)
@@ -49,7 +52,7 @@ def suggestion(
     settings: Mapping[str, Any],
     budget_used: float | None = None,
     *,
-    memory: Memory = Memory(),
+    memory: Memory = NO_BOUND,
     bound: float = 0.0,
 ) -> str | None:
     """What to try against this kind of waiting. bound: the share of the waiting that limits made, where `step` made most."""

@@ -29,7 +29,8 @@ MOST_COMPARED = 5
 LEVEL = 0.95
 _COUNTED = ("sent", "ok", "failed", "refused", "cancelled", "incomplete")
 _PLAIN = (
-    ("throughput", "requests_s"), ("throughput", "output_tok_s"), ("throughput", "offered_s"), ("goodput", "per_s"), ("goodput", "attainment"),
+    ("throughput", "requests_s"), ("throughput", "output_tok_s"), ("throughput", "offered_s"),
+    ("goodput", "per_s"), ("goodput", "attainment"),
     ("goodput", "attainment_admitted"), ("goodput", "fluid"), ("fairness", "jain"), ("fairness", "drift", "service"),
     ("fairness", "slowdown_ratio", "value"), ("fairness", "starvation", "longest_ms"), ("fairness", "starvation", "over"),
     ("fairness", "inversions", "inverted"), ("interference", "share"), ("waste", "preemptions_a_request"),
@@ -41,8 +42,8 @@ _PLAIN = (
 def compare(
     connection: Connection, run_ids: Sequence[str], slo: Slo | None = None, *, split: str | None = None, lines: bool = False
 ) -> dict[str, Any]:
-    """{runs, sentence, differing, equal, warnings, metrics, waits, tenants, interval, split}. A figure is {name, values, n, few,
-    difference, relative, interval, better, reading}; its lists go by run, and where a figure is undefined they hold None.
+    """{runs, sentence, differing, equal, warnings, metrics, waits, tenants, interval, split}. A figure is {name, values, n,
+    few, difference, relative, interval, better, reading}; its lists go by run, and where it is undefined they hold None.
 
     split: the two sides of one run (see comparison_split). lines: each run has its `cdfs` and its `series` too.
     """

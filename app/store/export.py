@@ -93,8 +93,8 @@ def file_name(params: Mapping[str, str], form: str) -> str:
     """Which requests they are, in the letters that every file system takes: requests-run_01…-ttft-5000ms.csv."""
     terms = {name: value for name, value in params.items() if value and name not in ("sort", "limit", "cursor", "q")}
     words = ["requests", terms.pop("run", ""), params.get("q", ""), *(f"{name}-{value}" for name, value in terms.items())]
-    text = "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.") for word in words if word)
-    return f"{text[:MOST_NAME].rstrip('-.')}.{form}"
+    text = re.sub(r"[^A-Za-z0-9_]*-[^A-Za-z0-9_]*", "-", re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(filter(None, words))))
+    return f"{text[:MOST_NAME].strip('-.')}.{form}"
 
 
 def safe(value: Any) -> Any:

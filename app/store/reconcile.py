@@ -18,7 +18,10 @@ Row = Mapping[str, Any]
 
 
 def reconcile(server: Sequence[Row], client: Sequence[Row], *, server_side: bool = True) -> dict[str, Any]:
-    """The reconciliation of a report; open_rows: of server_rows, which have not ended and have no figures yet; the lists hold client request ids (a server row without one: its own id)."""
+    """The reconciliation of a report. open_rows: how many of server_rows have not ended and have no figures yet.
+
+    The lists hold client request ids (a server row without one: its own id).
+    """
     counts = Counter(row["status"] for row in client)
     found: dict[str, Any] = {
         "sent": len(client),

@@ -114,6 +114,17 @@ def waits(server: Sequence[Row]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def slowest(server: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Which answer that ended well took longest, by metric: {id, ms}; a metric that none of them has is left out."""
+    found = {}
+    for metric in ("ttft_ms", "e2e_ms"):
+        rows = [row for row in server if row["finish"] in WELL and row[metric] is not None]
+        if rows:
+            worst = max(rows, key=lambda row: row[metric])
+            found[metric] = {"id": worst["id"], "ms": worst[metric]}
+    return found
+
+
 def throughput(server: Sequence[Row], client: Sequence[Row], seconds: float | None) -> dict[str, Any]:
     """Per second over the whole run: answers that ended well, their tokens, prompt tokens taken in.
 

@@ -45,6 +45,7 @@ def report_of(connection: Connection, found: Gathered, samples: Samples, slo: Sl
         "settings": found.settings,
         "reconciliation": counts,
         "percentiles": figures.latencies(samples),
+        "slowest": figures.slowest(server),
         "goodput": figures.goodput(client, seconds, slo),
         "waits": figures.waits(server),
         "fairness": fairness(server, found.settings, found.life.get("hardware"), slo.ttft_ms),

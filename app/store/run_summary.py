@@ -28,7 +28,7 @@ from app.store.models import runs as runs_table
 from app.store.report_figures import Slo
 from app.store.report_rows import Told, gather, nobody
 
-VERSION = 2  # of the figures: raised with every change of what a report or a comparison says of the same rows
+VERSION = 3  # of the figures: raised with every change of what a report or a comparison says of the same rows
 PROGRESS = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 _FIELDS = ("version", "server_rows", "client_rows", "open_rows")
 
@@ -161,7 +161,10 @@ def _rows(connection: Connection, run_id: str) -> dict[str, int]:
 
 
 def open_rows(connection: Connection, run_id: str) -> int:
-    """Requests of the run that have not ended. Once there is none it is not asked again: who has ended stays so. In these very words it is the index of states that answers."""
+    """How many have not ended; not asked again once there is none, since who has ended stays so.
+
+    In these very words it is the index of states that answers.
+    """
     still = requests.c.state != literal_column("'finished'")
     question = select(func.count()).select_from(requests).where(requests.c.run == run_id, still)
     return int(connection.execute(question).scalar_one())

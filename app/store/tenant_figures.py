@@ -94,7 +94,14 @@ def _starvation(server: Sequence[Row], threshold_ms: float) -> dict[str, Any] | 
     found = starvation(map(waited_ms, server), threshold_ms)
     if found is None:
         return None
-    return {"longest_ms": found.longest, "over": found.over, "threshold_ms": found.threshold, "n": found.n}
+    longest = next(row["id"] for row in server if waited_ms(row) == found.longest)
+    return {
+        "longest_ms": found.longest,
+        "longest_id": longest,
+        "over": found.over,
+        "threshold_ms": found.threshold,
+        "n": found.n,
+    }
 
 
 def _inversions(server: Sequence[Row]) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.percents import percents
-from app.store.advice import BOUND_SHARE, GROW, Memory, suggestion
+from app.store.advice import BOUND_SHARE, GROW, NO_BOUND, Memory, suggestion
 from app.store.reconcile import mismatch
 
 LATENESS_BOUND_MS = 50.0
@@ -56,8 +56,8 @@ def verdict(report: Mapping[str, Any], *, cpu_high: bool, simulated: bool, serve
 
 
 def _late(steps: Mapping[str, Any]) -> str:
-    share = 100 * steps["host_late"] / steps["n"]
-    return f"{share:.1f} % of the simulated steps ended late on this host, by {100 * steps['host_late_time']:.1f} % of all step time"
+    share, time = 100 * steps["host_late"] / steps["n"], 100 * steps["host_late_time"]
+    return f"{share:.1f} % of the simulated steps ended late on this host, by {time:.1f} % of all step time"
 
 
 def _holds(word: str, late_time: float | None) -> str:
@@ -77,7 +77,7 @@ def headline(
     *,
     reconciliation: Mapping[str, Any] | None = None,
     steps: Mapping[str, Any] | None = None,
-    memory: Memory = Memory(),
+    memory: Memory = NO_BOUND,
 ) -> str:
     """The first line: who got no answer, the binding constraint, one setting to try; a valid run's verdict before, why a run
     is limited after it. An invalid one has its reason first: nothing of it holds.

@@ -25,6 +25,7 @@ from scheduler.errors import BatchscopeError, EngineGone
 log = logging.getLogger("batchscope")
 
 WATCH_S = 1.0
+STOPPED = "shutdown: the server was stopped"  # the last status of all: no life comes after it, unlike after every other end
 RETRY_S = 2.0  # when a client may ask again while a new life is on its way
 
 
@@ -201,7 +202,8 @@ class EngineLife:
         failure = status.failure
         status.state = "failed" if failure is not None and not self._served else "down"
         if self._stopping:
-            self._tell.on_status("down", "stopped")
+            status.text = STOPPED
+            self._tell.on_status("down", STOPPED)
             return  # who stops it ends what is unfinished
         self._last_words = failure.message if failure else ""
         status.text = failure.message if failure else self._died()

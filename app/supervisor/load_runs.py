@@ -237,7 +237,7 @@ class LoadRuns:
             self._tell(life)
 
     def _finish(self, life: Life, status: str, error: str | None, file: Path | None = None) -> None:
-        """Import what is missing, put the settings back, let its rows end, close its own, make the report. Each step whatever the others did."""
+        """Give the settings back, import what is missing, let its rows end, close its own, report: each in any case."""
         life.loan.give_back()
         columns: dict[str, Any] = {
             "status": status,

@@ -15,6 +15,7 @@ from scheduler.runners.calibration import Fit, FitError, Sample, fit
 from scheduler.runners.step_cost import COEFFICIENTS, CostModel, StepShape, Table, regime_of
 
 __all__ = [
+    "CALIBRATED",
     "DEFAULT_HARDWARE",
     "FOLDER",
     "CostModel",
@@ -29,6 +30,7 @@ __all__ = [
     "regime_of",
 ]
 
+CALIBRATED = "calibrated:"  # an id so begun: fitted to the run named after it, whose KV memory it has
 DEFAULT_HARDWARE = "h100-llama-3.1-8b-tp1-bf16"
 FOLDER = Path(__file__).parent / "cost_models"
 

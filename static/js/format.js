@@ -61,6 +61,9 @@ export function clock(seconds) {
   return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
 }
 
+/** "60 s", or "20 of 60 s" where there is no more than that yet. */
+export const secondsOf = (there, wanted) => (there < wanted ? `${int(there)} of ${int(wanted)} s` : `${int(there)} s`);
+
 /** Seconds since something, coarse: "3 s", "2 min", "5 h". */
 export function age(seconds) {
   if (missing(seconds)) return NONE;

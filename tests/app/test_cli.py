@@ -31,6 +31,7 @@ from app.cli.report_text import report_text
 from app.cli.terminal import ProgressLine, number, table
 from app.store.export import csv_head, csv_rows
 from scheduler.errors import SettingsError
+from scheduler.runners.cost_model import available
 
 VERDICTS = r"valid: |.*; (host|generator) limited: "  # on a busy machine a run may be limited by it
 
@@ -118,6 +119,12 @@ def test_serve_check_refuses_what_the_server_would_refuse(flags: list[str], caps
     assert capsys.readouterr().err.startswith("batchscope: ")
 
 
+def test_the_servers_help_lists_the_hardware_and_is_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert set(available()) <= set(said.split()) and "`" not in said and "or simulated without torch" in " ".join(said.split())
+
+
 def test_serve_becomes_the_server_without_importing_it_first() -> None:
     code = "import sys; from app.cli import main; main(['serve', '--help']); assert 'gevent' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -193,6 +200,8 @@ def test_parameters_are_typed_by_the_scenario() -> None:
 def test_progress_says_share_clock_and_counts() -> None:
     run = {"status": "running", "duration_s": 40.0, "progress": {"t": 10.0, "sent": 7, "ok": 5, "failed": 1, "in_flight": 1}}
     assert progress(run) == (0.25, "running  10 of 40 s  7 sent, 5 ok, 1 failed, 0 refused, 1 in flight")
+    late = run | {"status": "draining", "progress": run["progress"] | {"t": 46.0}}  # type: ignore[operator]
+    assert progress(late)[1].startswith("draining  6 s after 40 s of sending  7 sent, "), "draining is no part of the 40 s"
     assert progress({"status": "pending", "duration_s": None, "progress": None})[0] is None
 
 
@@ -250,6 +259,20 @@ def test_lines_and_csv_hold_every_request(say: Callable[..., str]) -> None:
     assert all("wait_kv_blocks_ms" in row for row in rows)
 
 
+def test_a_list_that_is_cut_off_says_of_how_many(say: Callable[..., str]) -> None:
+    total = json.loads(say("requests", "--json"))["total"]
+    assert say("requests", "--limit", "2").splitlines()[-1] == f"2 of {total} (--limit)"
+    assert "(--limit)" not in say("requests", "--limit", str(total)) + say("requests", "--limit", str(total + 1))
+    assert "(--limit)" not in say("requests", "--limit", "2", "--format", "jsonl")
+
+
+def test_a_report_names_the_requests_to_look_at(say: Callable[..., str]) -> None:
+    run = json.loads(say("runs", "--json"))["items"][-1]["id"]
+    said = say("report", run)
+    slow = json.loads(say("requests", "--run", run, "--sort", "-e2e_ms", "--limit", "1", "--json"))["items"][0]["id"]
+    assert f"({slow})" in next(line for line in said.splitlines() if line.startswith("slowest: TTFT"))
+
+
 def test_the_shell_and_http_write_the_same_csv(say: Callable[..., str]) -> None:
     item = json.loads(say("requests", "--json", "--limit", "1"))["items"][0]
     assert say("requests", "--format", "csv", "--limit", "1") == (csv_head() + csv_rows([item])).decode()
@@ -275,6 +298,7 @@ def test_runs_are_listed_reported_compared_and_deleted(say: Callable[..., str]) 
     say("load", "tutorial", "--scheduler", "max_num_seqs=4")
     ids = [run["id"] for run in json.loads(say("runs", "--json"))["items"]]
     assert all(run in say("runs") for run in ids)
+    assert say("runs").count("h100-llama-3.1-8b-tp1-bf16 (simulated)") >= len(ids), "what it ran on, which is not here"
     assert re.match(VERDICTS, say("report", ids[0]))
     assert "max_num_seqs" in say("compare", ids[0], ids[1])
     assert json.loads(say("compare", ids[0], ids[1], "--json"))["metrics"]
@@ -397,12 +421,13 @@ def test_numbers_have_four_figures_at_most(value: float | None, text: str) -> No
     assert number(value) == text
 
 
-def test_progress_is_written_to_terminals_only() -> None:
-    stream = io.StringIO()
-    line = ProgressLine(stream)
-    line.show(0.5, "half")
+def test_progress_to_a_file_is_a_plain_line_each_ten_seconds() -> None:
+    stream, now = io.StringIO(), 0.0
+    line = ProgressLine(stream, lambda: now)
+    for now in (0.5 * n for n in range(50)):
+        line.show(now / 25, f"at {now:g}")
     line.end()
-    assert stream.getvalue() == ""
+    assert stream.getvalue() == "at 10\nat 20\n"
 
 
 def test_percentiles_of_too_few_are_in_parentheses() -> None:

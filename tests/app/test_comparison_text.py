@@ -13,7 +13,7 @@ def row(name: str, *values: float | None, n: int | None = None, interval: tuple[
     several = len(values)
     return {
         "name": name, "values": list(values), "relative": relative, "n": [n] * several, "few": [False] * several,
-        "interval": [None, *[interval] * (several - 1)],
+        "interval": [None, *[interval] * (several - 1)], "reading": [None, *["worse" if interval else None] * (several - 1)],
     }  # fmt: skip
 
 
@@ -37,7 +37,8 @@ def answer(**changes: Any) -> dict[str, Any]:
     tenants = [row("a", 5.0, 9.0, n=4) | {"requests": [4, 9]}, row("b", None, 8.0, n=4) | {"requests": [None, 4]}]
     given = {
         "runs": runs, "differing": [{"name": "policy_params", "of": "settings", "values": [{}, {"weight.a": 2.0}]}],
-        "sentence": "B is worse: output −50 % (sure)", "warnings": ["run run_2 is invalid", "not like for like: seed 1 vs 2"], "metrics": metrics, "waits": waits, "tenants": tenants,
+        "sentence": "B is worse: output −50 % (sure)", "warnings": ["run run_2 is invalid", "not like for like: seed 1 vs 2"],
+        "metrics": metrics, "waits": waits, "tenants": tenants,
         "interval": {"level": 0.95, "method": "seeded bootstrap"},
     }  # fmt: skip
     return given | changes
@@ -51,19 +52,39 @@ def test_what_differs_stands_before_every_figure() -> None:
     said = comparison_text(answer())
     places = [
         said.index(word)
-        for word in ("run_1", "B is worse: output", "B is invalid", "not like for like", "policy_params", "verdict", "TTFT p95", "attainment", "slots")
+        for word in (
+            "run_1",
+            "B is worse: output",
+            "B is invalid",
+            "not like for like",
+            "policy_params",
+            "verdict",
+            "TTFT p95",
+            "attainment",
+            "slots",
+        )
     ]
     assert places == sorted(places)
 
 
 def test_a_change_comes_with_its_interval_and_n() -> None:
     said = lines(comparison_text(answer()))
-    assert "TTFT p95 100 250 +150 % [+120, +180] %" in said
+    assert "TTFT p95 100 250 +150 % [+120, +180] % worse" in said
     assert "TTFT p50 40 50 60 +20 %" in said
     assert "TTFT p99 (150) (300) +100 %" in said
-    assert "attainment, % 50 25 -50 % [−60, −40] %" in said
+    assert "attainment, % 50 25 -50 % [−60, −40] % worse" in said
     assert "slots 1000 50 % 3000 75 %" in said
     assert "a 4 of 4 / 4 of 9 5 9 +80 %" in said and "b 4 of 0 / 4 of 4 — 8 —" in said
+
+
+def test_each_interval_is_read_in_words_as_on_the_page() -> None:
+    given = answer()
+    metrics = {each["name"]: each for each in given["metrics"]}
+    for word, said in (("better", "better"), ("unclear", "no clear difference"), ("too_few", "n too small")):
+        metrics["percentiles.client.ttft_ms.p95"]["reading"] = [None, word]
+        text = comparison_text(given)
+        assert f"TTFT p95 100 250 +150 % [+120, +180] % {said}" in lines(text) and "reading" in text.split("TTFT p50")[0]
+    assert "reading" not in comparison_text(answer(metrics=[each | {"reading": [None, None]} for each in given["metrics"]]))
 
 
 def test_no_mapping_is_printed_raw_and_what_nobody_has_is_left_out() -> None:
@@ -82,7 +103,14 @@ def test_five_runs_have_a_letter_each() -> None:
     five["runs"] = five["runs"] * 2 + five["runs"][:1]
     five["tenants"] = [each | {"requests": [4] * 5} for each in five["tenants"]]
     for each in [*five["metrics"], *five["tenants"]]:
-        each |= {"values": [1.0] * 5, "relative": [0.0] * 5, "n": [4] * 5, "few": [False] * 5, "interval": [None] * 5}
+        each |= {
+            "values": [1.0] * 5,
+            "relative": [0.0] * 5,
+            "n": [4] * 5,
+            "few": [False] * 5,
+            "interval": [None] * 5,
+            "reading": [None] * 5,
+        }
     five["waits"] = [{"name": "slots", "values": [1.0] * 5, "shares": [1.0] * 5}]
     five["differing"] = [{"name": "seed", "of": "run", "values": [1, 2, 3, 4, 5]}]
     assert "E − A" in comparison_text(five) and "seed 1 2 3 4 5" in lines(comparison_text(five))

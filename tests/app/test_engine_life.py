@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from web_builders import FakeSleep, step, step_done, submit
 
-from app.supervisor import breaker
+from app.supervisor import breaker, engine_life
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.engine_ties import Listeners
 from app.supervisor.pulse import FIRST_STEP_S, HANG_FACTOR, HANG_S, LOADING_FACTOR
@@ -213,7 +213,8 @@ def test_an_end_that_was_asked_for_is_no_crash() -> None:
     stage = Stage()
     stage.clients[0].ready()
     stage.life.stop()
-    assert stage.gone == [] and stage.statuses[-1] == ("down", "stopped")
+    assert stage.gone == [] and stage.statuses[-1] == ("down", engine_life.STOPPED)
+    assert stage.life.status.text.startswith("shutdown"), "whoever asks hears the same as whoever is told"
 
 
 def test_a_later_life_that_fails_to_start_is_a_death_like_others() -> None:

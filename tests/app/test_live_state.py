@@ -12,6 +12,7 @@ from browser.live_script import MS, ScriptedEngine
 from app import live_bars, live_figures
 from app.live_state import LiveState
 from scheduler.core import events as ev
+from scheduler.core.holders import Blockers, Holding
 from scheduler.core.request import NO_WAITS, FinishReason, WaitReason
 
 
@@ -217,12 +218,12 @@ def test_waiting_now_names_the_binding_the_cause_or_the_step() -> None:
 def test_who_holds_what_stands_beside_those_who_wait_for_it() -> None:
     state, engine, log = busy(steps=12)
     last = [event for event in log if isinstance(event, ev.StepCompleted)][-1]
-    common = ev.Blockers(16, (ev.Holding("a", 9), ev.Holding("b", 4)), 3)
+    common = Blockers(16, (Holding("a", 9), Holding("b", 4)), 3)
     state.apply(replace(last, seq=engine.key()[1], blockers=common))
     rows = state.snapshot()["waiting_now"]
     assert {row["reason"] for row in rows} == {last.binding.name.lower()}
     assert all(row["blockers"] == common.named(last.binding) for row in rows)
-    own = ev.Blockers(2, (ev.Holding("a", 2),), needed=40)
+    own = Blockers(2, (Holding("a", 2),), needed=40)
     state.apply(ev.RequestParked(*engine.key(), rows[0]["number"], WaitReason.QUOTA, own))
     assert state.snapshot()["waiting_now"][0]["blockers"] == own.named(WaitReason.QUOTA)
     assert all("beneath" not in row for row in state.snapshot()["waiting_now"])

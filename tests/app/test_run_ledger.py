@@ -72,12 +72,14 @@ def test_the_report_is_kept_with_its_verdict(ledger: RunLedger) -> None:
 
 
 class Waiting:
-    """A run with a request whose client has hung up; its end is handed to the writer at the n-th look. The clock goes by sleeps."""
+    """A run with a request whose client has hung up; the writer hears of its end at the n-th look. The clock goes by sleeps."""
 
     def __init__(self, path: Path, ends_at: int) -> None:
         self.records, self.now, self.looks, self.ends_at = Records(path / "writer.db"), 0.0, 0, ends_at
         summaries = Summaries(self.records.url, self.records.queries, lambda call, *args: call(*args), self.records.job)
-        self.ledger = RunLedger(self.records.job, summaries, lambda call, *args: call(*args), clock=lambda: self.now, sleep=self.sleep)
+        self.ledger = RunLedger(
+            self.records.job, summaries, lambda call, *args: call(*args), clock=lambda: self.now, sleep=self.sleep
+        )
         self.ledger.create({"id": "run_1", "created_wall": 1, "settings": {}})
         self.records.accept(make_row("req_1", run="run_1", client_request_id="run_1-0"))
 

@@ -91,7 +91,9 @@ def test_a_recorded_run_is_asked_again_under_another_policy(say: Say, trace: Pat
     assert changed["percentiles"]["client"]["e2e_ms"]["p50"] < first["percentiles"]["client"]["e2e_ms"]["p50"]
 
 
-def test_a_run_calibrates_the_hardware_that_it_ran_on(say: Say, trace: Path, tmp_path: Path) -> None:
+def test_a_run_calibrates_the_hardware_that_it_ran_on(
+    say: Say, data: Path, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = say("simulate", "--trace", str(trace), "--hardware", "a100-llama-3.1-8b-tp1-bf16")
     run, file = first["run"]["id"], tmp_path / "fitted.json"
     fit = say("calibrate", run, "--out", str(file))
@@ -102,6 +104,9 @@ def test_a_run_calibrates_the_hardware_that_it_ran_on(say: Say, trace: Path, tmp
         for metric, q in (("ttft_ms", "p90"), ("tpot_ms", "p50"), ("e2e_ms", "p50"), ("e2e_ms", "p90")):
             then, now = (report["percentiles"]["client"][metric][q] for report in (first, again))
             assert now == pytest.approx(then, rel=0.03), (metric, q)
+    what_if = ["simulate", "--trace", str(trace), "--limit", "5", "--hardware", str(file), "--data-dir", str(data)]
+    assert main([*what_if, "--set", "kv_cache_tokens=1000000"]) == 0, "what its machine holds is not recorded"
+    assert "kv_cache_tokens is over the 400080 that the run had" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -183,6 +188,7 @@ def test_a_terminal_sees_progress(data: Path, trace: Path, monkeypatch: pytest.M
         (["--scenario", "tutorial", "--hardware", "h900"], 2, "unknown hardware 'h900'"),
         (["--scenario", "tutorial", "--policy", "nonsense"], 2, "nonsense"),
         (["--scenario", "tutorial", "--set", "max_num_seqs=0"], 2, "max_num_seqs"),
+        (["--scenario", "tutorial", "--set", "kv_cache_tokens=1000000"], 2, "kv_cache_tokens is over the 400085 that fit"),
     ],
 )
 def test_what_cannot_be_simulated_says_why_and_leaves_nothing(

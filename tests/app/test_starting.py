@@ -103,6 +103,7 @@ def test_a_run_is_of_the_last_life_that_had_begun_when_it_ended(records: Records
     live(records, -1, "simulated", "calibrated:run_1")
     found = records.queries.ask(lives.of_runs, runs)
     assert {name: life and (life["runner"], life["hardware"]) for name, life in found.items()} == {
-        "before": None, "first": ("torch", None), "last": ("simulated", H100), "far": None, "own": ("simulated", "calibrated:run_1"),
+        "before": None, "first": ("torch", None), "last": ("simulated", H100), "far": None,
+        "own": ("simulated", "calibrated:run_1"),
     }  # fmt: skip
     assert records.queries.ask(lives.newest)["hardware"] == H100

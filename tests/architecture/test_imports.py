@@ -10,7 +10,7 @@ from architecture.import_rules import RULES, Finding, imports_stand_at_the_top, 
 from architecture.sources import PACKAGES, ROOT, Source, python_sources
 
 # What every part of app may know: values and names without behaviour of their own.
-WORDS = ("app.settings", "app.request_id", "app.version", "app.safe_headers")
+WORDS = ("app.settings", "app.percents", "app.request_id", "app.version", "app.safe_headers")
 
 # Rule 7: a part of app → the other parts it knows. What is missing here meets in wiring.py. Views (api, pages) reach the
 # running server through extensions.Parts, which therefore names every part's type and makes none. factory.py makes the Flask
@@ -18,6 +18,7 @@ WORDS = ("app.settings", "app.request_id", "app.version", "app.safe_headers")
 KNOWS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(WORDS, ()),
     "app.acceptance": ("app.api.errors", "app.serving", "app.store", "app.supervisor"),
+    "app.announcements": (),
     "app.api": (
         "app.extensions",
         "app.store",
@@ -64,12 +65,12 @@ KNOWS: dict[str, tuple[str, ...]] = {
     "app.live_manners": (),
     "app.live_packet": (),
     "app.lesson": (),
-    "app.pages": ("app.api.errors", "app.extensions", "app.lesson"),
+    "app.pages": ("app.api.errors", "app.extensions", "app.lesson", "app.supervisor.scenarios"),
     "app.rates": (),
     "app.report_file": (),
     "app.retention": ("app.store",),
     "app.run_ledger": ("app.store", "app.summaries"),
-    "app.serve": ("app.factory", "app.log_lines", "app.serving", "app.wiring"),
+    "app.serve": ("app.announcements", "app.factory", "app.log_lines", "app.serving", "app.wiring"),
     "app.serving": ("app.api.errors",),
     "app.static_files": (),
     "app.store": (),

@@ -214,6 +214,7 @@ test("numbers: dash for what is undefined, three digits of ms, commas", () => {
   assert.deepEqual([null, 9999, 12_345].map(format.ms), ["—", "9,999 ms", "12.3 s"]);
   assert.deepEqual([null, 0, 0.054, 0.5].map(format.percent), ["—", "0", "5.4", "50"]);
   assert.deepEqual([0.994, 0.998, 0.9999, 1].map(format.percent), ["99", "99.8", "99.9", "100"]);
+  assert.deepEqual([format.secondsOf(20, 60), format.secondsOf(60, 60)], ["20 of 60 s", "60 s"]);
   assert.deepEqual(format.percents([0.998, 0.002]), ["99.8", "0.2"]);
   assert.deepEqual(format.percents([0.655, 0.345, null]), ["66", "34", "—"]);
   assert.deepEqual(format.percents([1 / 3, 1 / 3, 1 / 3]), ["34", "33", "33"]);

@@ -1,9 +1,8 @@
-"""The load page: a shape is drawn by keys, by pointer and by table, and is one string in the link; the rate of a run is changed."""
+"""The load page: a shape is drawn by keys, pointer and table, and is one string in the link; a run's rate is changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest

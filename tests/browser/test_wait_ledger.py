@@ -141,7 +141,7 @@ def test_the_ledger_names_the_holders_of_slots_blocks_and_quota(crowd: Crowd, op
         longest = max(rows, key=lambda row: row["waits"].get(reason, 0))  # noqa: B023 - asked at once
         assert longest["waits"].get(reason), f"nobody waited for {reason}"
         page.goto(f"{crowd.server.url}/requests/{longest['id']}")
-        expect(page.locator("#waited .ledger")).to_contain_text(re.compile(name + r" — held by tenant [abc] \d+ %"))
+        expect(page.locator("#waited .ledger")).to_contain_text(re.compile(name + r" — held by tenant [abc] [\d.]+ %"))
         if not page.locator("#waited details[open]").count():
             page.click("#waited summary")
         expect(page.locator("#waited details")).to_contain_text(re.compile(words))

@@ -6,7 +6,7 @@ from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType
 from typing import Any
 
-from mutation.faults import CORE
+from mutation.mutants import CORE
 
 Line = tuple[str, int]  # file, number
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
-from mutation.faults import CORE, Fault, broken
+from mutation.mutants import CORE, Fault, broken
 
 Where = tuple[str, str, int]  # file, qualified name, first line
 

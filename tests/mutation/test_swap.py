@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 from builders import make_limits, make_request
-from mutation import faults as made
-from mutation.faults import CORE, Fault, broken, faults, source
+from mutation import mutants as made
 from mutation.lines import Lines
+from mutation.mutants import CORE, Fault, broken, faults, source
 from mutation.swap import live_functions, swap
 
 from scheduler.core import admission

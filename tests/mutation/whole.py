@@ -16,7 +16,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from mutation.faults import ROOT, Fault, broken
+from mutation.mutants import ROOT, Fault, broken
 
 LIMIT_S = 240
 QUIET = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -14,6 +15,7 @@ from scheduler.core.events import EngineStarted, Event, RequestFinished, StepCom
 from scheduler.core.request import FinishReason
 from scheduler.errors import SettingsError
 from scheduler.runners import cost_model
+from scheduler.runners.cost_model import CALIBRATED
 from scheduler.simulate import Ask, Progress, Requests, Simulation, Source, Trace, Users, on_hardware, settings_on
 
 COST = cost_model.load(cost_model.DEFAULT_HARDWARE)
@@ -119,6 +121,8 @@ def test_no_more_memory_is_simulated_than_the_hardware_holds() -> None:
     with pytest.raises(SettingsError, match=f"^kv_cache_tokens is over the {most} that fit$") as caught:
         settings_on(COST, {"kv_cache_tokens": most + 16})
     assert caught.value.param == "kv_cache_tokens"
+    fitted = replace(COST, id=f"{CALIBRATED}run_1")
+    assert settings_on(fitted, {"kv_cache_tokens": most + 16}).kv_cache_tokens == most + 16, "its machine may hold more"
 
 
 def test_without_memory_there_is_no_simulation() -> None:

@@ -166,8 +166,7 @@ async function show() {
     $("#q").value = params.q || "";
     mistake(error, params.q || "");
     setText($("#total"), "");
-    const again = el("button", { type: "button" }, "Try again");
-    again.addEventListener("click", show);
+    const again = el("button", { type: "button", onclick: show }, "Try again");
     replace($("#rows"), el("p", { class: "error" }, error.param === "q" ? "The search was not understood: see above." : error.message), error.status !== 400 && el("p", { class: "empty" }, again));
     drawPager(null, params);
     replace($("#facets"), el("small", {}, "Nothing was counted."));
@@ -242,8 +241,7 @@ async function begin() {
   try {
     fields = await get("/api/requests/fields");
   } catch (error) {
-    replace($("#rows"), failure(error, begin));
-    return;
+    return replace($("#rows"), failure(error, begin));
   }
   drawSearchHelp($("#how"), fields);
   addEventListener("popstate", show);

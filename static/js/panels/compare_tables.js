@@ -2,6 +2,7 @@
 
 import { el } from "../dom.js";
 import { int, NONE, percent, sig3, valueText } from "../format.js";
+import { MEANS } from "./report_tables.js";
 import { LETTERS, listOf, sideName } from "./sides.js";
 import { verdictTag } from "./verdict.js";
 
@@ -95,12 +96,12 @@ const FIGURES = [
   ["goodput.per_s", "Goodput, requests/s", 1, null],
   ["goodput.attainment", "Attainment, %", 100, null],
   ["goodput.attainment_admitted", "Attainment of those not refused, %", 100, null],
-  ["goodput.fluid", "Fluid answers, %", 100, null],
-  ["throughput.offered_s", "Offered, requests/s", 1, null],
+  ["goodput.fluid", "Fluid answers, %", 100, null, MEANS.Fluid],
+  ["throughput.offered_s", "Offered, requests/s", 1, null, MEANS.Offered],
   ["throughput.requests_s", "Answered, requests/s", 1, { finish: "stop,length" }],
   ["throughput.output_tok_s", "Output, tok/s", 1, { sort: "-output_tokens" }],
   ["fairness.jain", "Jain’s index of service", 1, null],
-  ["fairness.drift.service", "Service drift while backlogged, units", 1, null],
+  ["fairness.drift.service", "Service drift while backlogged, units", 1, null, MEANS["Service drift"]],
   ["fairness.slowdown_ratio.value", "Most / least slowed tenant", 1, null],
   ["fairness.starvation.longest_ms", "Longest wait, ms", 1, { sort: "-queue_ms" }],
   ["fairness.starvation.over", "Waited over the TTFT bound", 1, { sort: "-queue_ms" }],
@@ -128,10 +129,10 @@ export function figures({ runs, metrics }) {
       }))
       .filter(({ row }) => row && row.values.some((value) => value !== null)),
   );
-  for (const [name, label, times, filters] of FIGURES) {
+  for (const [name, label, times, filters, formula] of FIGURES) {
     const row = known.get(name);
     if (row && row.values.some((value) => value))
-      rows.push({ row, label, unit: "", times, filters: filters && (() => filters) });
+      rows.push({ row, label, unit: "", times, formula, filters: filters && (() => filters) });
   }
   return figureTable(runs, "Figure", rows);
 }

@@ -1,7 +1,8 @@
 // What is kept, and letting go of it: the server's bounds, a dry run of other ones, and then the deed, piece by piece.
 // Invariant: nothing is removed that the dry run did not name first and the reader did not confirm.
 
-import { $, setHidden, setText } from "../dom.js";
+import { $, replace, setHidden, setText } from "../dom.js";
+import { failure } from "./failure.js";
 import { get, post } from "../api.js";
 import { int, NONE, sig3, when } from "../format.js";
 
@@ -56,8 +57,9 @@ export function createKeeping() {
       setText($("#kept"), boundsText(kept));
       setText($("#kept-size"), kept.bytes === null ? "known to the database's own server" : `${bytes(kept.bytes)} in use`);
       setText($("#kept-since"), kept.oldest === null ? NONE : when(kept.oldest));
+      setText(note, "");
     } catch (error) {
-      setText(note, error.message);
+      replace(note, failure(error, show));
     }
   }
 

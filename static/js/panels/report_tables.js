@@ -8,8 +8,14 @@ import { hbars } from "./hbars.js";
 
 export const listUrl = (run, filters = {}) => `/requests${query({ run, ...filters })}`;
 
+export const MEANS = {
+  Fluid: "fluidity: the share of an answer's tokens that came by their deadline; fluid is 0.9 and more",
+  Offered: "requests due a second, whatever the server does",
+  "Service drift": "how far what two waiting tenants were given grew apart; units: prompt + 2 × output tokens",
+};
+
 export function factsTable(rows) {
-  const body = rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)));
+  const body = rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row", title: MEANS[name] }, name), el("td", {}, value)));
   return el("table", { class: "facts-table" }, el("tbody", {}, ...body));
 }
 

@@ -2,7 +2,7 @@
 // top. Open bars are drawn to now: without that a live view looks as if the load were draining. Own canvas, own hit test.
 
 import { $, $$, setAttr, setStyle, setText } from "../dom.js";
-import { int, ms, plural, requestUrl } from "../format.js";
+import { int, ms, plural, requestUrl, secondsOf } from "../format.js";
 import { palette } from "../theme.js";
 import { asTable } from "./as_table.js";
 import { drawMarkers, fit, hatch, hover, LEFT } from "./canvas.js";
@@ -88,7 +88,7 @@ function draw(card, canvas, view, state) {
   const dropped = state.barsDropped ? ` · ${int(state.barsDropped)} older bars not kept` : "";
   setText(
     $(".note", card),
-    `a row a slot, last ${lengthWords((view.to - view.from) / 1000, view.window)} · click a bar for its request${dropped}`,
+    `a row a slot, last ${secondsOf((view.to - view.from) / 1000, view.window)} · click a bar for its request${dropped}`,
   );
   drawLegend($(".legend", card), LEGEND);
   setAttr(
@@ -97,9 +97,6 @@ function draw(card, canvas, view, state) {
     `Timeline of ${plural(view.bars.length, "bar")} in ${plural(view.slots, "slot")}: ${int(state.gauges.running)} running, ${int(state.gauges.waiting)} queued, ${int(state.gauges.preempted)} preempted`,
   );
 }
-
-/** "60 s", or "20 of 60 s" where there is no more yet. */
-export const lengthWords = (shown, wanted) => (shown < wanted ? `${int(shown)} of ${int(wanted)} s` : `${int(shown)} s`);
 
 /** Window, rows and row height: what is drawn and what is hit are the same lists. */
 function layOut(view, state) {

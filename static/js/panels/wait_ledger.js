@@ -66,5 +66,7 @@ function details(request, until) {
 function heldText(row, number) {
   const words = blockersWords(row.longest, number);
   if (!words) return row.reason === "step" ? "nobody: a step was running" : "";
-  return row.sets > 1 ? `${words} (longest of ${int(row.sets)})` : words;
+  if (row.sets < 2) return words;
+  const title = "who held it changed in this stretch; shown are those who held it longest";
+  return el("span", { title }, `${words} (longest of ${int(row.sets)})`);
 }

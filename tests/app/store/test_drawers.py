@@ -85,7 +85,7 @@ def test_only_drawers_that_can_have_a_row_of_the_page_are_opened(records: Record
 @only_sqlite
 def test_a_drawer_is_read_in_its_order_whatever_the_filter_has_an_index_for(records: Records) -> None:
     fill(records, [])
-    for params in ({"run": "x", "min_ttft_ms": "5", "tenant": "t"}, {"run": "x", "min_queue_ms": "5"}):
+    for params in ({"run": "run_x", "min_ttft_ms": "5", "tenant": "t"}, {"run": "run_x", "min_queue_ms": "5"}):
         [(statement, values)] = asked(records, params, "-queue_ms", [])
         plan = records.sql(f"EXPLAIN QUERY PLAN {statement}", *values)
         assert "USING INDEX ix_requests_run_queue_ms (run=? AND queue_ms>?)" in plan[0][3]

@@ -125,7 +125,11 @@ def test_a_parameter_and_a_term_of_one_name_are_refused() -> None:
 
 
 def test_every_name_is_a_filter() -> None:
-    values = {name: choices[0] for name, choices in CHOICES.items()} | {"wait": WAIT_REASONS[0], "since": "0", "until": "0"}
+    values = (
+        {name: choices[0] for name, choices in CHOICES.items()}
+        | {"wait": WAIT_REASONS[0], "since": "0", "until": "0"}
+        | {"lacks": "e2e_ms"}
+    )
     for name in names():
         asked = filters({name: values.get(name, "tenant:a" if name == "q" else "1")})
         assert asked.given and asked.conditions, name

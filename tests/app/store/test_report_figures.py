@@ -10,6 +10,7 @@ from records import MS, WALL, Records, make_bench, some_requests
 
 from app.cli.report_text import report_text
 from app.store import runs
+from app.store.report_figures import slowest
 from app.store.runs import NewRun
 from app.store.step_figures import interference_json
 from app.store.tenant_figures import fairness
@@ -89,7 +90,9 @@ def test_weights_of_the_policy_count_in_jain() -> None:
 def test_a_request_that_was_never_admitted_starved_until_its_end_and_a_refused_one_did_not() -> None:
     lost = {"scheduled_at": None, "first_token_at": None, "queue_ms": None, "ttft_ms": None}
     rows = [row("a", 1), row("a", 2, finish="timeout", **lost), row("a", 3, finish="rejected", **lost)]
-    assert fairness(rows, {}, None, 1500.0)["starvation"] == {"longest_ms": 4000.0, "over": 1, "threshold_ms": 1500.0, "n": 2}
+    assert fairness(rows, {}, None, 1500.0)["starvation"] == {
+        "longest_ms": 4000.0, "longest_id": "a2", "over": 1, "threshold_ms": 1500.0, "n": 2,
+    }  # fmt: skip
 
 
 def test_an_inversion_needs_a_better_class_that_was_held_back() -> None:
@@ -123,3 +126,13 @@ def test_the_text_says_who_was_in_whose_way(records: Records) -> None:
         "KV memory",
     ):
         assert words in said
+
+
+def test_the_slowest_answers_are_named_and_those_that_did_not_end_well_are_none() -> None:
+    rows = [
+        row("a", 1, ttft_ms=2500.0),
+        row("a", 2, e2e_ms=9000.0),
+        row("a", 3, finish="abort", ttft_ms=8000.0, e2e_ms=99_000.0),
+    ]
+    assert slowest(rows) == {"ttft_ms": {"id": "a1", "ms": 2500.0}, "e2e_ms": {"id": "a2", "ms": 9000.0}}
+    assert slowest([row("a", 1, ttft_ms=None, finish="stop")]) == {"e2e_ms": {"id": "a1", "ms": 4000.0}}

@@ -9,7 +9,7 @@ from played_run import add_lines, line, play_run
 from records import MS, WALL, Records
 
 from app.store import runs
-from app.store.advice import suggestion
+from app.store.advice import INSTEAD, suggestion
 from app.store.errors import QueryError
 from app.store.reconcile import mismatch
 from app.store.reports import Slo
@@ -160,7 +160,7 @@ def test_what_a_run_is_told_to_try_fits_its_hardware(records: Records) -> None:
     records.sql("UPDATE boots SET runner = 'simulated', hardware = 'rtx4090-llama3.1-8b-tp1-bf16' WHERE boot = 2")
     records.sql('UPDATE runs SET settings = \'{"kv_cache_tokens": 41408, "block_size": 16}\'')
     assert records.queries.report("one")["headline"].endswith(
-        "for KV blocks; try shorter outputs, another policy, less load or larger hardware: the 41408 tokens of KV cache are all that fit"
+        f"for KV blocks; try {INSTEAD}: the 41408 tokens of KV cache are all that fit"
     )
 
 

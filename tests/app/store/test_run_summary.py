@@ -55,7 +55,7 @@ def test_what_is_kept_is_made_anew_when_rows_come_late_or_go(records: Records) -
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"version": 0}, "it was kept by version 0 of the figures, this is version 2"),
+        ({"version": 0}, f"it was kept by version 0 of the figures, this is version {run_summary.VERSION}"),
         ({"open_rows": 1}, "requests of the run were still open when it was made"),
     ],
 )

@@ -61,6 +61,21 @@ def test_kv_blocks_say_what_the_head_lacks_and_what_is_free() -> None:
     assert found.needed > found.free - found.kept
 
 
+def test_references_beyond_the_blocks_in_use_are_those_that_requests_share() -> None:
+    """What is said beside the holders is made of the set alone: references less what is in use."""
+    here = Bench(make_scheduler(blocks=20, block_size=4, max_num_batched_tokens=128, watermark=0.1, enable_prefix_caching=True))
+    for tenant in ("ann", "bob"):
+        here.add(make_request(tenant=tenant, prompt=range(40), max_tokens=8))
+        here.step()
+    here.add(make_request(tenant="cyd", prompt=60))
+    here.step()
+    found = told(here, WaitReason.KV_BLOCKS)[-1]
+    running = [one.blocks for one in here.scheduler.requests.values() if one.blocks]
+    again = sum(map(len, running)) - len({block for blocks in running for block in blocks})
+    assert again > 0, "they share no prefix"
+    assert sum(holding.amount for holding in found.holders) + found.rest - (found.limit - found.free) == again
+
+
 def test_token_budget_says_whose_tokens_the_step_computes_and_which_are_prefill() -> None:
     here = Bench(make_scheduler(max_num_batched_tokens=16, max_num_seqs=8))
     here.add(make_request(tenant="ann", prompt=4, max_tokens=30))

@@ -1,4 +1,4 @@
-"""Trials: a pytest plugin that, instead of running all tests once, runs some of them for each fault, in a forked child.
+"""Forked: a pytest plugin that, instead of running all tests once, runs some of them for each fault, in a forked child.
 
 Modules are imported and tests collected once. A first child runs all tests, which must pass, and says which lines of the core
 each executes and how long it takes. For a fault, the tests that execute its statement run, one by one, until one fails.
@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 
 import pytest
 from hypothesis import Phase, settings
-from mutation.faults import Fault
 from mutation.lines import Line, Lines
+from mutation.mutants import Fault
 from mutation.swap import Where, live_functions, swap
 
 PATIENCE_S, TIMES = 0.6, 5
