@@ -39,7 +39,7 @@ help: ## say what there is
 
 run: FLAGS = --host '$(HOST)' --port '$(PORT)' $(ARGS)
 run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API (HOST, PORT, ARGS="…")
-	@$(BIN)/python -m app.cli.ready $(STARTED) $(FLAGS) & exec $(BIN)/batchscope serve $(FLAGS)
+	@$(BIN)/python -m app.cli.ready $(STARTED) $$$$ $(FLAGS) & exec $(BIN)/batchscope serve $(FLAGS)
 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 

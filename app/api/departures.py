@@ -21,7 +21,7 @@ _DEFAULTS = {spec.name: (getattr(_OWN, spec.name), spec.metadata["cuda"]) for sp
 def with_departures(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Runs, each with `unlike_default`: {name: value}, its parameters first."""
     asked = {str(run["scenario"]) for run in items if run["scenario"]}
-    known = {name: scenarios.describe(name)["values"] for name in asked.intersection(scenarios.names())}
+    known = {name: _given(scenarios.describe(name)) for name in asked.intersection(scenarios.names())}
     return [{**run, "unlike_default": departures(run, known.get(str(run["scenario"]), {}))} for run in items]
 
 
@@ -32,6 +32,11 @@ def departures(run: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
     settings = {**(run["settings"] or {}), **(run["scheduler"] or {})}
     unlike = {name: value for name, value in settings.items() if name != "policy" and not _usual(name, value)}
     return found | unlike
+
+
+def _given(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run keeps of its scenario: the parameters, and the bounds that it is judged by."""
+    return {**scenario["values"], **{f"slo_{name}": value for name, value in scenario["slo"].items()}}
 
 
 def _usual(name: str, value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""`python -m app.cli.ready SINCE [server flags]`: how long it took until its parent, a server, was ready, and until it worked.
+"""`python -m app.cli.ready SINCE PARENT [server flags]`: how long it took until its parent, a server, was ready, and worked.
 
-Started by `make run` beside the server. SINCE: when it all began, seconds since the epoch. Says when the server is ready
+Started by `make run` beside the server. SINCE: when it all began, seconds since the epoch; PARENT: the server's pid. Says when the server is ready
 and when the first bar moves on its live page. Invariant: it ends with its parent, when it has spoken, or after PATIENCE_S.
 """
 
@@ -22,9 +22,9 @@ PATIENCE_S = 900.0
 
 def main(argv: list[str]) -> int:
     """Wait and say."""
-    since, parent = float(argv[0]), os.getppid()
+    since, parent = float(argv[0]), int(argv[1])
     try:
-        told = load(argv[1:], server_environment()).directory / "server.json"
+        told = load(argv[2:], server_environment()).directory / "server.json"
     except SettingsError:
         return OK  # the server says so itself, and ends
     while os.getppid() == parent:

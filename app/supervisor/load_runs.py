@@ -29,7 +29,7 @@ FULL_CORE, FULL_SHARE = 0.9, 0.1  # of one core; of the run's seconds
 FIGURES = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 
 
-PACE = ("rate", "rate_factor", "rate_changes", "users", "capacity")  # what the generator says of the load that it makes
+PACE = ("rate", "rate_factor", "rate_changes", "users")  # what the generator says of the load that it makes
 
 
 class RunActive(BatchscopeError):
@@ -180,7 +180,7 @@ class LoadRuns:
         life = self._life
         if life is not None:
             self.stop(life.id)
-            end = self._clock() + STOP_S + 5
+            end = self._clock() + STOP_S + 15  # after its generator its rows get up to 10 s to end
             while self._life is life and self._clock() < end:
                 time.sleep(0.05)
 

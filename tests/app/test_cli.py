@@ -132,15 +132,16 @@ def test_serve_becomes_the_server_without_importing_it_first() -> None:
 
 def test_make_run_says_when_its_server_is_ready_and_leaves_others_alone(server: LiveServer, tmp_path: Path) -> None:
     # The shell stands for the server: it is the parent, and server.json has its pid.
-    told, ready = tmp_path / "server.json", f"{sys.executable} -m app.cli.ready $(date +%s) --data-dir {tmp_path}"
+    told, ready = tmp_path / "server.json", f"{sys.executable} -m app.cli.ready $(date +%s) $$ --data-dir {tmp_path}"
     own = f"""echo '{{"url": "{server.url}", "pid": '$$'}}' > {told}; {ready} & wait"""
-    others = f"""echo '{{"url": "{server.url}", "pid": 1}}' > {told}; {ready} & sleep 2"""
+    others = f"""echo '{{"url": "{server.url}", "pid": 0}}' > {told}; {ready} & sleep 2"""
+    orphan = f"{ready} & exit"  # its parent is gone before it looks: it ends, too
     said = [
         subprocess.run(["bash", "-c", script], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
-        for script in (own, others)
+        for script in (own, others, orphan)
     ]
     took = r"\d+\.\d s after `make run` began\.\n"
-    assert re.fullmatch(f"Ready {took}The first bar moved {took}", said[0]) and said[1] == ""
+    assert re.fullmatch(f"Ready {took}The first bar moved {took}", said[0]) and said[1:] == ["", ""]
 
 
 # ---- load

@@ -13,7 +13,8 @@ def run(**changes: Any) -> dict[str, Any]:
 
 
 def test_parameters_and_settings_that_are_as_by_default_are_left_out() -> None:
-    usual = scenarios.describe("poisson")["values"]
+    known = scenarios.describe("poisson")
+    usual = known["values"] | {f"slo_{name}": value for name, value in known["slo"].items()}
     settings = {"policy": "sjf", "max_num_seqs": 16, "kv_cache_tokens": 8192, "policy_params": {}}
     (shown,) = with_departures([run(parameters={**usual, "rate": 7.5}, settings=settings)])
     assert shown["unlike_default"] == {"rate": 7.5, "kv_cache_tokens": 8192} and shown["id"] == "one"

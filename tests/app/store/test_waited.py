@@ -10,7 +10,8 @@ import pytest
 from builders import Bench, make_request
 from records import Records, make_bench, make_row
 
-from app.cli.request_text import held_by, request_text
+from app.cli.request_text import request_text
+from app.cli.waits_text import held_by
 from scheduler.core.events import RequestFinished, RequestScheduled
 
 
@@ -90,12 +91,16 @@ def test_the_text_says_what_it_waited_for_and_who_held_it(crowded: tuple[Records
         "holders": [{"tenant": "a", "amount": 12}],
         "rest": 2,
         "needed": 9,
+        "head": 3,
         "free": 6,
         "kept": 1,
     }
-    assert held_by(kv) == "14 of 20 blocks in use: a 12, others 2; needed 9, 6 free, 1 of them kept"
+    assert held_by(kv) == "14 of 20 blocks in use: a 12, others 2; next in line needs 9, 6 free, 1 of them kept"
     again = "(3 more than in use: a block that requests share counts for each)"
-    assert held_by(kv | {"free": 9}) == f"11 of 20 blocks in use: a 12, others 2 {again}; needed 9, 9 free, 1 of them kept"
+    assert (
+        held_by(kv | {"free": 9})
+        == f"11 of 20 blocks in use: a 12, others 2 {again}; next in line needs 9, 9 free, 1 of them kept"
+    )
 
 
 def test_one_that_still_waits_shows_an_open_stretch(records: Records) -> None:
