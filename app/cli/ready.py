@@ -1,7 +1,8 @@
 """`python -m app.cli.ready SINCE PARENT [server flags]`: how long it took until its parent, a server, was ready, and worked.
 
-Started by `make run` beside the server. SINCE: when it all began, seconds since the epoch; PARENT: the server's pid. Says when the server is ready
-and when the first bar moves on its live page. Invariant: it ends with its parent, when it has spoken, or after PATIENCE_S.
+Started by `make run` beside the server. SINCE: when it all began, seconds since the epoch; PARENT: the server's pid. Says
+when the server is ready and when the first bar moves on its live page. Invariant: it ends with its parent, also with one that
+was gone before it looked, when it has spoken, or after PATIENCE_S.
 """
 
 from __future__ import annotations
