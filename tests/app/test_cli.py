@@ -167,7 +167,8 @@ def test_load_refuses_an_unknown_scenario_and_a_bad_parameter(server: LiveServer
 
 def test_ctrl_c_stops_the_run_and_reports_what_there_is(server: LiveServer) -> None:
     words = ["load", "poisson", "--set", "duration_s=60", "--set", "rate=10", "--data-dir", str(server.data_dir), "--json"]
-    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background a shell has it ignored
+    # A shell has the signal ignored in what it runs in the background.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     command = [sys.executable, "-c", f"{heeds}; import sys; from app.cli import main; sys.exit(main(sys.argv[1:]))", *words]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         until(lambda: any((run["progress"] or {}).get("ok", 0) > 2 for run in active(server)))
