@@ -9,6 +9,8 @@ A URL of PostgreSQL is opened by postgresql.py; there are no others.
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +80,26 @@ def _open(url: str, pragmas: tuple[str, ...], begin: str) -> Engine:
     def prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # else the driver begins transactions of its own
         for pragma in (*_COMMON, *pragmas):
-            connection.execute(pragma)
+            _patiently(connection, pragma)
 
     @event.listens_for(engine, "begin")
     def start(connection: Any) -> None:
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _patiently(connection: Any, pragma: str) -> None:
+    """SQLite does not wait for the lock under which a journal changes its mode: two that open a new file at once meet there."""
+    end = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute(pragma)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+            time.sleep(0.01)
 
 
 def _json() -> dict[str, Any]:
