@@ -57,10 +57,14 @@ export function createKeeping() {
       setText($("#kept"), boundsText(kept));
       setText($("#kept-size"), kept.bytes === null ? "known to the database's own server" : `${bytes(kept.bytes)} in use`);
       setText($("#kept-since"), kept.oldest === null ? NONE : when(kept.oldest));
-      setText(note, "");
     } catch (error) {
-      replace(note, failure(error, show));
+      replace(note, failure(error, again));
     }
+  }
+
+  async function again() {
+    setText(note, "");
+    await show();
   }
 
   async function foretell() {
