@@ -62,6 +62,8 @@ def test_a_run_goes_out_and_comes_in_elsewhere_and_here(server: LiveServer, say:
     assert say("runs", "import", str(file), "--as", "beside")["outcome"] == "imported"
     assert say("runs", "import", str(file), directory=tmp_path / "fresh")["outcome"] == "imported"
     reports = [say("report", name) for name in (run, "beside")] + [say("report", run, directory=tmp_path / "fresh")]
+    longest = [report["fairness"]["starvation"].pop("longest_id") for report in reports]
+    assert longest[0] == longest[2] != longest[1], "under another id of the run its requests have others, too"
     for name in EQUAL:
         assert reports[0][name] == reports[1][name] == reports[2][name], name
     mine, theirs = (server.get(f"/api/segments?run={name}")["segments"] for name in (run, "beside"))
