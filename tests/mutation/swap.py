@@ -20,7 +20,8 @@ def live_functions() -> dict[Where, list[FunctionType]]:
     """Every function of the core that exists, however it is wrapped: in a property, a class made anew, a registry."""
     found: dict[Where, list[FunctionType]] = {}
     for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(str(CORE)):
+        # Its true type: isinstance asks it for its class, and a stranger's object may answer with a warning.
+        if type(thing) is FunctionType and thing.__code__.co_filename.startswith(str(CORE)):
             found.setdefault(_where(thing.__code__), []).append(thing)
     return found
 
