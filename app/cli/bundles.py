@@ -6,7 +6,6 @@ Invariant: a file that is there is never written over, and what was begun and no
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +19,7 @@ from app.cli.failures import OK, USAGE, CommandError
 from app.cli.hand_over import hand_over
 from app.cli.holding import held
 from app.cli.records import database_url, existing_database
-from app.cli.server import Server, client_key, holding
+from app.cli.server import client_key, holding, named_or_holding
 from app.cli.settings import server_settings
 from app.cli.terminal import ProgressLine, print_json, size
 from app.settings import ServerSettings
@@ -64,7 +63,8 @@ def export_run(options: argparse.Namespace) -> int:
         return OK
     path = Path(options.out or f"{options.run}{bundle.SUFFIX}")
     written = _write(path, ask)
-    rows = _last_line(path)["rows"]
+    with path.open("rb") as file:
+        rows = _last_line(iter(partial(file.read, 1 << 20), b""))["rows"]
     if options.json:
         print_json({"file": str(path), "bytes": written, "run": options.run, "rows": rows})
     else:
@@ -111,7 +111,7 @@ def _unpacked(file: str, place: Any, name: str | None) -> Head:
 def _is_here(settings: ServerSettings, head: Head, path: Path) -> bool:
     """Is this very run in the records? Raises CommandError where another one has its id."""
     try:
-        summed = _sum_of(_bundle(settings, None, head.name, head.text))
+        summed = _last_line(_bundle(settings, None, head.name, head.text))["sha256"]
     except (QueryError, CommandError) as error:
         if "no run" in error.message:
             return False
@@ -127,7 +127,7 @@ def _is_here(settings: ServerSettings, head: Head, path: Path) -> bool:
 
 def _bundle(settings: ServerSettings, url: str | None, run: str, text: bool) -> Iterator[bytes]:
     """The run's file in pieces, from the server or the database."""
-    server = Server(url, client_key()) if url else holding(settings.directory, client_key())
+    server = named_or_holding(url, settings.directory)
     if server is not None:
         return server.download(f"/api/runs/{quote(run, safe='')}/bundle?{urlencode({'text': int(text)})}")
     return _stored(existing_database(settings), run, text)
@@ -157,21 +157,11 @@ def _write(path: Path, ask: Callable[[], Iterable[bytes]]) -> int:
     return written
 
 
-def _sum_of(pieces: Iterable[bytes]) -> str:
-    """The content's own sum, which stands in the last line."""
-    tail = b""
-    inflater = bundle.inflater()
+def _last_line(pieces: Iterable[bytes]) -> dict[str, Any]:
+    """Of a bundle: how many rows it has, and the sum of its content."""
+    tail, inflater = b"", bundle.inflater()
     for piece in pieces:
         tail = (tail + inflater.decompress(piece))[-_LAST:]
-    summed: str = json.loads(tail.splitlines()[-1])["sha256"]
-    return summed
-
-
-def _last_line(path: Path) -> dict[str, Any]:
-    tail = b""
-    with gzip.open(path) as file:
-        while piece := file.read(1 << 20):
-            tail = (tail + piece)[-_LAST:]
     told: dict[str, Any] = json.loads(tail.splitlines()[-1])
     return told
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.cli.holding import held
 from app.cli.records import database_url
-from app.cli.server import Server, client_key, holding
+from app.cli.server import named_or_holding
 from app.cli.terminal import say
 from app.settings import ServerSettings
 from app.store import migrate
@@ -19,7 +19,7 @@ from app.store.adopt import adopt_here, forget
 def hand_over(settings: ServerSettings, url: str | None, path: Path, run_id: str) -> None:
     """Into the records. Should that fail, the file stays where it is, and this says so."""
     try:
-        server = Server(url, client_key()) if url else holding(settings.directory, client_key())
+        server = named_or_holding(url, settings.directory)
         if server is not None:
             server.post("/api/runs/adopt", {"run": run_id})
             return

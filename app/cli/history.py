@@ -19,7 +19,7 @@ from app.cli.failures import OK, USAGE, CommandError
 from app.cli.records import PAGE, Records, all_requests, records
 from app.cli.report_text import report_text
 from app.cli.request_text import COLUMNS, request_text, table_row
-from app.cli.server import Server, client_key, holding
+from app.cli.server import Server, named_or_holding
 from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
 from app.report_file.page import report_html
@@ -191,7 +191,7 @@ def change_rate(options: argparse.Namespace) -> int:
 def _server(options: argparse.Namespace, why: str) -> Server:
     """The one that is named, or that holds the data directory."""
     directory = server_settings(options).directory
-    server = Server(options.url, client_key()) if options.url else holding(directory, client_key())
+    server = named_or_holding(options.url, directory)
     if server is None:
         raise CommandError(f"no server holds {directory}; start one with `batchscope serve`, {why}")
     return server

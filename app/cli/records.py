@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from app.cli.failures import USAGE, CommandError
-from app.cli.server import Server, client_key, holding
+from app.cli.server import Server, named_or_holding
 from app.cli.terminal import say
 from app.settings import ServerSettings
 from app.store import migrate
@@ -113,7 +113,7 @@ class StoredRecords:
 
 def records(settings: ServerSettings, url: str | None = None) -> Records:
     """The source for these settings; `url` names a server outright."""
-    server = Server(url, client_key()) if url else holding(settings.directory, client_key())
+    server = named_or_holding(url, settings.directory)
     return ServerRecords(server) if server else StoredRecords(Queries(existing_database(settings)))
 
 

@@ -122,6 +122,11 @@ def holding(directory: Path, key: str = "") -> Server | None:
     return server if server.status() == 200 else None
 
 
+def named_or_holding(url: str | None, directory: Path) -> Server | None:
+    """The server of that URL, or else the live one that holds the data directory; None where there is neither."""
+    return Server(url, client_key()) if url else holding(directory, client_key())
+
+
 @contextmanager
 def started(settings: ServerSettings, arguments: list[str], say: Any, computes: str) -> Iterator[Server]:
     """A server of this command's own on a free port, for the length of the block. `say`: takes what it is doing; computes:

@@ -186,11 +186,9 @@ class Fold:
         if state is None:
             self.orphans += 1
             return None
-        request_id = state.request_id
-        if not self._forgotten or request_id not in self._forgotten:
-            self.batch.events.append((request_id, event.boot, event.seq, state.id, kind, event.at, 0, data))
+        self._row(state, kind, event, data)
         if moves and state.request is not None:
-            self._moved[request_id] = state.request
+            self._moved[state.request_id] = state.request
         return state
 
     def _finished(self, event: RequestFinished) -> None:

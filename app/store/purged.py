@@ -16,7 +16,6 @@ from app.store.models import purges
 
 _ID = re.compile(r"(?:req|run)_([0-9a-hjkmnp-tv-z]{10})[0-9a-hjkmnp-tv-z]{16}(?![0-9a-z])")
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
-_WORDS = {"retention": "retention"}
 
 
 def note(connection: Connection, cause: str, until_wall: int, requests: int) -> None:
@@ -49,4 +48,4 @@ def words(connection: Connection, id: str) -> str | None:
     table = purges.c
     question = select(table.day, table.cause).where(table.until_wall > made * 1_000_000).order_by(table.day, table.cause)
     found = connection.execute(question.limit(1)).first()
-    return None if found is None else f"purged by {_WORDS.get(found.cause, 'an operator')} on {found.day}"
+    return None if found is None else f"purged by {'retention' if found.cause == 'retention' else 'an operator'} on {found.day}"

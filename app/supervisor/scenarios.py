@@ -82,8 +82,11 @@ def _ask(name: str, given: Mapping[str, Any], what: str, prefix: str = "") -> di
         if len(str(value)) > LONGEST or "\0" in f"{key}{value}":
             raise SettingsError(f"{prefix}{key[:64]} must be text of at most {LONGEST} characters", f"{prefix}{key[:64]}")
     words = [*MODULE, f"--scenario={name}", what, *(f"--set={key}={value}" for key, value in given.items())]
-    with _TURNS:
-        made = subprocess.run(words, capture_output=True, cwd=FOLDER.parents[1], timeout=TIMEOUT_S, check=False)
+    try:
+        with _TURNS:
+            made = subprocess.run(words, capture_output=True, cwd=FOLDER.parents[1], timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise SettingsError(f"the load generator did not answer about {name} within {TIMEOUT_S:.0f} s", "scenario") from None
     if made.returncode != 0:
         said = _error(made.stderr)
         raise SettingsError(str(said.get("message", "the load generator refuses it")), f"{prefix}{said.get('param', name)}")

@@ -140,11 +140,7 @@ class BlockPool:
                 self.free -= 1
             refs[block] += 1
 
-    def take(self) -> int | None:
-        """One fresh block, or None when all are referenced."""
-        return self.take_many(1)[0] if self.free else None
-
-    def take_many(self, count: int) -> list[int]:
+    def take(self, count: int) -> list[int]:
         """`count` fresh blocks; that there are so many was asked before. Once no plain one is left, cached ones are evicted,
         those unused for longest first."""
         plain, cached, refs = self._plain, self._cached, self._refs

@@ -190,13 +190,12 @@ class Lifecycle:
         r.blocks = hits
         r.place = self.pool.place_of(hits, self.pool.root(r.tenant))
         r.computed = len(hits) * self.pool.size
-        r.blocks += self.pool.take_many(wanted - len(hits))
+        r.blocks += self.pool.take(wanted - len(hits))
         self.quotas.admitted(r)
         self.held.slots.add(r.tenant, 1)
         self.held.blocks.add(r.tenant, len(r.blocks))
         if not resumed:
             r.cached_tokens = r.computed
-            r.first_scheduled_at = now
         r.progressed = False
         self.running += 1
         self.prefilling[r.number] = r
@@ -205,7 +204,7 @@ class Lifecycle:
     def grow(self, needy: Sequence[Request]) -> None:
         """One more block for each of `needy`; that there are so many was asked before."""
         add = self.held.blocks.add
-        for r, block in zip(needy, self.pool.take_many(len(needy)), strict=True):
+        for r, block in zip(needy, self.pool.take(len(needy)), strict=True):
             r.blocks.append(block)
             add(r.tenant, 1)
 
@@ -259,7 +258,6 @@ class Lifecycle:
         slot, freed = r.slot, len(r.blocks)
         self._stop_running(r, now, preempted=True)
         lost, r.computed = r.computed, 0
-        r.lost_tokens += lost
         r.preemptions += 1
         _move(r, RequestState.PREEMPTED)
         self._wait(r, now)

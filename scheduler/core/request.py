@@ -124,7 +124,6 @@ class Request:
         "place",
         "slot",
         "preemptions",
-        "lost_tokens",
         "key",
         "queue_data",
         "phase",
@@ -140,7 +139,6 @@ class Request:
         "decode_ns",
         "stalled_ns",
         "preempted_ns",
-        "first_scheduled_at",
         "first_token_at",
         "progressed",
     )
@@ -183,7 +181,6 @@ class Request:
         self.place: int | str = ""  # block pool: where the prefix ends that its published blocks hold
         self.slot = -1
         self.preemptions = 0
-        self.lost_tokens = 0  # computed tokens thrown away by preemptions
         self.key: object = None  # the policy's sort key
         self.queue_data: object = None  # the policy's own, whatever it needs
         self.phase = 0  # decode group: turn modulo block size at which it needs a block
@@ -199,7 +196,6 @@ class Request:
         self.decode_ns = 0
         self.stalled_ns = 0
         self.preempted_ns = 0
-        self.first_scheduled_at: int | None = None
         self.first_token_at: int | None = None
         self.progressed = False  # a token since the last admission (nobody is preempted twice without one)
 

@@ -140,7 +140,7 @@ class Scheduler:
         self._planner.fill(plan)
         life.clocks.switch(plan.binding, now)
         plan.blockers = self._ledger.of(plan, self.limits.max_num_seqs, self.pool.total, self.pool.free)
-        if plan.decodes or plan.chunks:
+        if not plan.empty:
             self.step = plan.step
             self._open = plan
         elif self.paused:

@@ -70,7 +70,7 @@ class EngineLoop:
     def step(self) -> None:
         """One step, when there is one to take; time-outs count as events without a step."""
         plan = self.scheduler.schedule(self.clock.now())
-        if not plan.decodes and not plan.chunks:
+        if plan.empty:
             self._report(plan.events)
             return
         if plan.chunks and any(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from case_records import CaseServer, case_server
@@ -33,3 +36,13 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CaseServer]:
     """One server with hostile records for all test_case_*; what a test adds, it adds beside the two runs."""
     with case_server(tmp_path_factory.mktemp("cases")) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[str]:
+    """The URL of a stage at rest."""
+    command = [sys.executable, str(Path(__file__).with_name("stage_server.py")), "--rest"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.terminate()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from followers import rows
 from playwright.sync_api import Page, expect
 
@@ -38,16 +35,6 @@ CONTRAST = """(pairs) => {
 # of every visible canvas, what is on it
 PICTURES = """() => [...document.querySelectorAll("canvas")].filter((canvas) => canvas.checkVisibility() && canvas.width)
   .map((canvas) => canvas.toDataURL())"""
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[str]:
-    """The URL of a stage at rest."""
-    command = [sys.executable, str(Path(__file__).with_name("stage_server.py")), "--rest"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.terminate()
 
 
 def load(stage: str, seconds: int) -> None:

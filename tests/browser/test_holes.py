@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from bad_line import BadLine
 from followers import rows
 from live_server import LiveServer, wait_until
@@ -66,16 +63,6 @@ new MutationObserver(note).observe(document, what);
 """
 SHOWED = "([words, times]) => window.linkWords.filter((shown) => shown.includes(words)).length >= times"
 FRAME = re.compile(r'^42/live,(\d+)\["frame"')
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[str]:
-    """The URL of a stage at rest."""
-    command = [sys.executable, str(Path(__file__).with_name("stage_server.py")), "--rest"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.terminate()
 
 
 def live(stage: str) -> dict[str, Any]:

@@ -51,6 +51,15 @@ function newHatch(context, colour) {
   return context.createPattern(tile, "repeat");
 }
 
+/** ▶ around a point: here a request was evicted. */
+export function triangle(context, x, y, size) {
+  context.beginPath();
+  context.moveTo(x - size, y - size);
+  context.lineTo(x + size, y);
+  context.lineTo(x - size, y + size);
+  context.fill();
+}
+
 const MARKER_ROW = 15;
 const MARKER_TEXT = 44; // characters
 

@@ -5,7 +5,7 @@ import { $, $$, setAttr, setStyle, setText } from "../dom.js";
 import { int, ms, plural, requestUrl, secondsOf } from "../format.js";
 import { palette } from "../theme.js";
 import { asTable } from "./as_table.js";
-import { drawMarkers, fit, hatch, hover, LEFT } from "./canvas.js";
+import { drawMarkers, fit, hatch, hover, LEFT, triangle } from "./canvas.js";
 import { niceStep } from "./scale.js";
 import { shareCursor } from "./cursor.js";
 import { drawLegend } from "./legend.js";
@@ -200,14 +200,6 @@ function edge(context, x, y, w, colour) {
   context.fillStyle = colour;
   context.fillRect(x, y, w, 1);
   context.fillStyle = before;
-}
-
-function triangle(context, x, y, size) {
-  context.beginPath();
-  context.moveTo(x - size, y - size);
-  context.lineTo(x + size, y);
-  context.lineTo(x - size, y + size);
-  context.fill();
 }
 
 /** The bar at a point: a running bar before a preempted one that it covers. */

@@ -2,7 +2,7 @@
 // lower block with an edge, preempted a hatch; ▶ where a slot was taken away. Pixel-aligned fillRect, batched by phase.
 // What is narrower than a pixel and falls on one that is drawn already is not drawn again.
 
-import { FONT, hatch } from "../panels/canvas.js";
+import { FONT, hatch, triangle } from "../panels/canvas.js";
 import { palette } from "../theme.js";
 import { PHASES } from "./bars.js";
 import { inkOn, mix } from "./colour.js";
@@ -105,14 +105,6 @@ function labels(context, shades, bars, found, h) {
 export function label(id) {
   const own = id.replace(/^run_[0-9a-z]{26}-/, "#");
   return own.length > 9 ? `…${own.slice(-7)}` : own;
-}
-
-function triangle(context, x, y, size) {
-  context.beginPath();
-  context.moveTo(x - size, y - size);
-  context.lineTo(x + size, y);
-  context.lineTo(x - size, y + size);
-  context.fill();
 }
 
 /** A frame round the bars of the chosen request, the chosen one thicker. */

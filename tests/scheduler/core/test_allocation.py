@@ -39,7 +39,7 @@ def test_what_is_promised_to_others_is_kept_free_if_it_is_more_than_the_watermar
 
 def test_fits_after_counts_what_comes_back_and_what_must_be_spared() -> None:
     pool = BlockPool(10, 4)
-    table = [block for block in (pool.take() for _ in range(6)) if block is not None]
+    table = pool.take(6)
     allocation = Allocation(make_limits(), pool)
     assert not allocation.fits_after(8, [], [], 0)
     assert allocation.fits_after(8, [], [table], 2) and not allocation.fits_after(8, [], [table], 3)
@@ -53,7 +53,7 @@ def test_reserve_wants_room_for_all_tokens_but_the_last_to_the_token() -> None:
 
 def test_what_is_hit_need_not_be_taken() -> None:
     pool = BlockPool(10, 4)
-    table = pool.take_many(6)
+    table = pool.take(6)
     allocation = Allocation(make_limits(), pool)
     hits = table[:2]
     assert allocation.lacking(6, hits, idle=True) == 0 and allocation.lacking(7, hits, idle=True) == 1

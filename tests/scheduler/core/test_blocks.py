@@ -17,8 +17,7 @@ def filled(pool: BlockPool, tokens: list[int], root: Place = ROOT) -> list[int]:
     """Blocks that hold the full blocks of `tokens`, published."""
     ids, place, blocks = array("I", tokens), root, []
     for index in range(len(ids) // pool.size):
-        block = pool.take()
-        assert block is not None
+        (block,) = pool.take(1)
         place = pool.publish([block], place, [content(ids, pool.size, index)])
         blocks.append(block)
     return blocks
@@ -75,8 +74,7 @@ def test_equal_hash_is_not_trusted_without_equal_tokens() -> None:
             return Colliding(super().tobytes())
 
     pool, mine, other = BlockPool(4, 4), Tokens("I", [1, 2, 3, 4]), Tokens("I", [1, 2, 3, 5])
-    block = pool.take()
-    assert block is not None
+    (block,) = pool.take(1)
     pool.publish([block], ROOT, [content(mine, 4, 0)])
     assert hash(content(mine, 4, 0)) == hash(content(other, 4, 0)), "the collision is planted"
     assert pool.match(mine, 1) == [block]
@@ -87,7 +85,7 @@ def test_content_published_again_after_its_eviction_takes_over_nothing_of_the_fi
     pool = BlockPool(2, 2)
     first, second = filled(pool, [1, 1, 2, 2])
     pool.release([first])  # a head that goes while its tail is held: the tail can be hit through no other head
-    assert pool.take() == first and found(pool, [1, 1, 2, 2]) == []
+    assert pool.take(1) == [first] and found(pool, [1, 1, 2, 2]) == []
     pool.release([first])
     assert filled(pool, [1, 1]) == [first]
     assert found(pool, [1, 1, 2, 2]) == [first]
@@ -120,11 +118,11 @@ def test_released_block_can_be_hit_until_it_is_taken_and_the_oldest_is_taken_fir
     pool.release(first)
     pool.release(second)
     assert pool.free == 4
-    assert pool.take() == first[1], "tail first: heads of prefixes live longest"
+    assert pool.take(1) == [first[1]], "tail first: heads of prefixes live longest"
     assert found(pool, [1] * 8) == first[:1]
     pool.share(found(pool, [2] * 8))
-    assert pool.take() == first[0], "shared blocks are not free"
-    assert pool.take() is None
+    assert pool.take(1) == [first[0]], "shared blocks are not free"
+    assert not pool.free
     pool.check([[first[1]], second, [first[0]]])
 
 
@@ -135,7 +133,7 @@ def test_prefix_that_was_used_again_outlives_those_that_were_not() -> None:
         pool.release(table)
     pool.share(found(pool, [0] * 8))
     pool.release(tables[0])
-    taken = [pool.take() for _ in range(4)]
+    taken = [block for _ in range(4) for block in pool.take(1)]
     assert taken == [*reversed(tables[1]), *reversed(tables[2])], "least recently used first"
     assert found(pool, [0] * 8) == tables[0]
 
@@ -144,7 +142,7 @@ def test_plain_blocks_are_taken_before_any_cached_one() -> None:
     pool = BlockPool(4, 4)
     table = filled(pool, [1] * 8)
     pool.release(table)
-    assert not {pool.take(), pool.take()} & set(table)
+    assert not {*pool.take(1), *pool.take(1)} & set(table)
     assert found(pool, [1] * 8) == table
 
 
@@ -189,8 +187,7 @@ def test_observer_hears_of_each_block_that_can_be_hit_and_of_its_end() -> None:
 
 def test_check_sees_a_lost_reference() -> None:
     pool = BlockPool(4, 4)
-    block = pool.take()
-    assert block is not None
+    (block,) = pool.take(1)
     with pytest.raises(AssertionError, match="ref counts"):
         pool.check([])
 
@@ -212,8 +209,7 @@ def test_books_balance_through_random_use_and_hits_are_those_of_the_tokens_thems
                 place = pool.place_of(hits)
                 pool.share(hits)
                 for index in range(len(hits), full):
-                    block = pool.take()
-                    assert block is not None
+                    (block,) = pool.take(1)
                     place = pool.publish([block], place, [content(tokens, 2, index)])
                     holds[block] = tuple(tokens[: 2 * index + 2])
                     hits.append(block)
@@ -254,7 +250,7 @@ def test_who_computed_beside_another_goes_on_from_the_prefix_that_both_have() ->
     pool = BlockPool(8, 2)
     tokens = array("I", [1, 2, 3, 4, 5, 6])
     said = contents(tokens, 2, 0, 3)
-    first, beside = pool.take_many(2), pool.take_many(3)
+    first, beside = pool.take(2), pool.take(3)
     pool.publish(first, ROOT, said[:2])
     end = pool.publish(beside, ROOT, said)
     assert pool.match(tokens, 3) == [*first, beside[2]] and pool.place_of(pool.match(tokens, 3)) == end

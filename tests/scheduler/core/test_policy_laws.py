@@ -57,7 +57,7 @@ def test_news_that_nobody_waits_for_any_more_is_no_trouble(name: str) -> None:
     request = make_request(prompt=range(9))
     request.number = 1
     policy.enqueue(request, 0)
-    table = pool.take_many(2)
+    table = pool.take(2)
     pool.publish(table[:1], pool.root(request.tenant), [request.tokens[:4].tobytes()])
     assert policy.head(0) is request
     pool.publish(table[1:], pool.place_of(table[:1]), [request.tokens[4:8].tobytes()])
@@ -70,15 +70,15 @@ def test_head_that_lost_its_prefix_unheard_gives_way_in_the_same_step(name: str)
     pool = BlockPool(2, 4)
     policy = make(name, {}, pool)
     plain, hits = make_request(prompt=9), make_request(prompt=range(9))
-    table = pool.take_many(2)
+    table = pool.take(2)
     pool.publish(table, pool.root(hits.tenant), [hits.tokens[:4].tobytes(), hits.tokens[4:8].tobytes()])
     pool.release(table)
     for number, request in enumerate((plain, hits), 1):
         request.number = number
         policy.enqueue(request, 0)
-    pool.take_many(1)
+    pool.take(1)
     assert policy.head(0) is hits, "a block of it is left"
-    pool.take_many(1)
+    pool.take(1)
     assert policy.head(0) is plain, "though what the step tells was read already"
 
 
@@ -103,7 +103,7 @@ def test_however_often_a_step_asks_for_the_head_it_reads_a_bounded_number_of_new
     for number, request in enumerate(requests, 1):
         request.number = number
         policy.enqueue(request, 0)
-    pool.publish(pool.take_many(1), pool.root("default"), [requests[0].tokens[:4].tobytes()])
+    pool.publish(pool.take(1), pool.root("default"), [requests[0].tokens[:4].tobytes()])
     before = requests[0].key
     for _ in range(3):
         policy.head(0)

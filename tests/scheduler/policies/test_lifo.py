@@ -6,6 +6,7 @@ from builders import MS, Bench, make_request, make_scheduler
 
 from scheduler.core.events import RequestFinished
 from scheduler.core.policies.catalog import CATALOG, make
+from scheduler.core.request import RequestState
 
 
 def test_newest_goes_first_and_who_came_together_in_the_order_of_submission() -> None:
@@ -29,5 +30,5 @@ def test_it_starves_who_once_waited_and_says_so() -> None:
         bench.add(make_request(prompt=4, max_tokens=2))
         bench.step()
         bench.step()
-    assert old.first_scheduled_at is None
+    assert old.state is RequestState.WAITING, "it never ran"
     assert "starves" in CATALOG["lifo"].help and CATALOG["lifo"].guarantee.startswith("None")

@@ -49,8 +49,7 @@ def published(pool: BlockPool, tokens: list[int]) -> list[int]:
     pool.share(hits)
     place = pool.place_of(hits)
     for index in range(len(hits), len(ids) // pool.size):
-        block = pool.take()
-        assert block is not None
+        (block,) = pool.take(1)
         place = pool.publish([block], place, [content(ids, pool.size, index)])
         hits.append(block)
     return hits
@@ -135,8 +134,7 @@ def test_last_token_is_always_computed() -> None:
 
 def test_salted_tenants_do_not_see_one_another() -> None:
     pool = BlockPool(8, 4, salted=True)
-    block = pool.take()
-    assert block is not None
+    (block,) = pool.take(1)
     pool.publish([block], pool.root("ann"), [content(array("I", range(4)), 4, 0)])
     listener = Listener(pool)
     listener.add(make_request(prompt=range(5), tenant="ann"), 1)

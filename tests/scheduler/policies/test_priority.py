@@ -10,6 +10,7 @@ from builders import MS, Bench, make_request, make_scheduler, play
 from scheduler.core.events import Event, RequestFinished, RequestPreempted, RequestQueued, RequestScheduled
 from scheduler.core.policies.base import Policy
 from scheduler.core.policies.catalog import make
+from scheduler.core.request import RequestState
 
 
 def run(policy: Policy) -> list[Event]:
@@ -59,7 +60,7 @@ def starved(policy: Policy, bound: int) -> bool:
         bench.add(make_request(prompt=4, max_tokens=2))
         bench.step()
         bench.step()
-    return low.first_scheduled_at is None
+    return low.state is RequestState.WAITING
 
 
 def test_static_classes_starve_where_ageing_has_a_bound() -> None:
