@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.store import bulk, database, migrate
 from app.store.adopt import forget
-from app.store.bundle import FORMAT, FORMAT_VERSION, LEFT_OUT, TABLES
+from app.store.bundle import FORMAT, FORMAT_VERSION, LEFT_OUT, TABLES, inflater
 from app.store.bundle_checks import checked
 from app.store.bundle_names import renaming
 from app.store.errors import BundleError
@@ -97,20 +97,20 @@ def _lines(source: BinaryIO, look: Callable[[int], object]) -> Iterator[bytes]:
 
 def _inflated(source: BinaryIO, look: Callable[[int], object]) -> Iterator[tuple[bytes, int]]:
     """(bytes, how many were read so far)."""
-    inflater, taken = zlib.decompressobj(31), 0
+    unzip, taken = inflater(), 0
     try:
-        while not inflater.eof and (data := source.read(_READ)):
+        while not unzip.eof and (data := source.read(_READ)):
             taken += len(data)
             look(taken)
-            while (piece := inflater.decompress(data, 1 << 20)) or inflater.unconsumed_tail:
-                data = inflater.unconsumed_tail
+            while (piece := unzip.decompress(data, 1 << 20)) or unzip.unconsumed_tail:
+                data = unzip.unconsumed_tail
                 yield piece, taken
     except zlib.error as error:
         what = "is damaged" if taken > _READ else "is no bundle of a run (`batchscope runs export` makes one)"
         raise BundleError(f"the file {what}: {error}") from None
-    if not inflater.eof:
+    if not unzip.eof:
         raise BundleError("the file is empty" if not taken else "the file ends too early: it was cut short")
-    if inflater.unused_data or source.read(1):
+    if unzip.unused_data or source.read(1):
         raise BundleError("something follows the end of the bundle")
 
 

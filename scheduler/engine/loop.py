@@ -73,10 +73,9 @@ class EngineLoop:
         if plan.empty:
             self._report(plan.events)
             return
-        if plan.chunks and any(
-            [chunk.request.resubmitted for chunk in plan.chunks]
-        ):  # an engine has died over one of these, perhaps:
-            self._report(plan.events)  # should this one die too, it is known who was in the step
+        # An engine has died over one of these, perhaps: should this one die too, it is known who was in the step.
+        if plan.chunks and any([chunk.request.resubmitted for chunk in plan.chunks]):
+            self._report(plan.events)
             plan.events = []
         output = self.text.write(plan, self.runner.run(plan))
         now = self.clock.finish_step(plan.started_at, output.elapsed)
