@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Message, TextMessage
+
+from benchmarks.rig.dashboard import Dashboard
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,3 +50,26 @@ def test_stalled_readers_are_measured_beside_the_same_streams_read() -> None:
     assert pair["read"]["steps"] > 10 and pair["stalled"]["steps"] > 10
     assert figures["p99_ratios"] == [round(pair["stalled"]["p99_ms"] / pair["read"]["p99_ms"], 4)]
     assert figures["memory_growth_mib"] == pair["stalled"]["memory_growth_mib"]
+
+
+def test_the_dashboard_reads_a_first_frame_that_comes_in_one_segment_with_the_upgrade() -> None:
+    """It once waited for the next frame before it read this one, so that a window was measured without it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> list[str]:
+        peer, _ = listening.accept()
+        peer.settimeout(10)
+        server = WSConnection(ConnectionType.SERVER)
+        server.receive_data(peer.recv(4096))
+        next(server.events())
+        peer.sendall(server.send(AcceptConnection()) + server.send(Message(data='0{"sid":"a"}')))
+        server.receive_data(peer.recv(4096))
+        heard = [event.data for event in server.events() if isinstance(event, TextMessage)]
+        peer.sendall(server.send(Message(data="40/live,{}")))
+        peer.close()
+        return heard
+
+    with listening, ThreadPoolExecutor() as pool:
+        heard = pool.submit(serve)
+        Dashboard(f"http://127.0.0.1:{listening.getsockname()[1]}").start()
+        assert heard.result(timeout=10) == ["40/live,"]
