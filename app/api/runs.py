@@ -85,13 +85,13 @@ def list_runs() -> Response:
     if not (size.isascii() and size.isdigit() and 1 <= int(size[:6]) <= 1000):
         raise bad("limit must be between 1 and 1000", "limit", "invalid_value")
     found = _found(parts().run_native, parts().queries.runs, int(size), request.args.get("before") or None)
-    return _json(found | {"items": with_departures(found["items"])})
+    return _json(found | {"items": with_departures([_as_of_now(run) for run in found["items"]])})
 
 
 @runs.get("/runs/<run_id>")
 def show_run(run_id: str) -> Response:
     """One run."""
-    return _json(_found(parts().run_native, parts().queries.run, run_id))
+    return _json(_as_of_now(_found(parts().run_native, parts().queries.run, run_id)))
 
 
 @runs.post("/runs/<run_id>/stop")
@@ -223,6 +223,12 @@ def compare() -> Response:
             _found(parts().summaries.wait, run_id)
     asked = partial(compare_runs, run_ids=ids, split=split, lines=lines == "1")
     return _json(_found(parts().run_native, parts().queries.ask, asked))
+
+
+def _as_of_now(run: dict[str, Any]) -> dict[str, Any]:
+    """A run under way with what its generator said last, a second ago at most."""
+    told = parts().load_runs.progress(run["id"])
+    return run if told is None else run | {"progress": told}
 
 
 def _reported(run_id: str, *, wait: bool = False) -> dict[str, Any]:

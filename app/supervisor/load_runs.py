@@ -116,6 +116,11 @@ class LoadRuns:
         """The id of the run under way."""
         return None if self._life is None else self._life.id
 
+    def progress(self, run_id: str) -> dict[str, Any] | None:
+        """What the generator of that run said last: its row has that of its last move. None where nothing was said."""
+        life = self._life
+        return life.figures or None if life is not None and life.id == run_id else None
+
     def start(self, asked: Asked) -> dict[str, Any]:
         """Begin a run; its row. Raises RunActive, SettingsError, EngineGone."""
         with self._lock:

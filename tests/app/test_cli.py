@@ -172,6 +172,8 @@ def test_ctrl_c_stops_the_run_and_reports_what_there_is(server: LiveServer) -> N
     command = [sys.executable, "-c", f"{heeds}; import sys; from app.cli import main; sys.exit(main(sys.argv[1:]))", *words]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         until(lambda: any((run["progress"] or {}).get("ok", 0) > 2 for run in active(server)))
+        shown = active(server)[0]["progress"]["ok"]
+        until(lambda: active(server)[0]["progress"]["ok"] > shown + 5)  # what is asked again has gone on
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=60)
     report = json.loads(out)

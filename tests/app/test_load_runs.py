@@ -34,6 +34,15 @@ WAITS = """
     """
 
 
+TALKS = """
+    import json, signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for sent in (1, 7):
+        print(json.dumps({"type": "progress", "t": 0.1 * sent, "sent": sent, "rate_changes": []}), flush=True)
+    while True: time.sleep(0.05)
+    """
+
+
 OBEYS = """
     import json, signal, sys
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -205,6 +214,17 @@ def test_an_external_run_has_no_child_and_ends_when_its_generator_says_so(stage:
     counted = stage.ledger.moves[-1]["progress"]
     assert (counted["sent"], counted["ok"], counted["failed"]) == (5, 4, 1)
     assert stage.told[-1]["sent"] == 5
+
+
+def test_progress_is_the_generators_last_word_not_that_of_the_last_move(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, TALKS)
+    run = stage.runs.start(Asked("steady"))["id"]
+    wait_until(lambda: (stage.runs.progress(run) or {}).get("sent") == 7)
+    assert stage.ledger.moves[-1]["progress"]["sent"] == 1, "the row has that of the move to running"
+    assert stage.runs.progress("another") is None
+    assert stage.runs.stop(run)
+    stage.finish()
+    assert stage.runs.progress(run) is None, "it stands in the row now"
 
 
 def test_a_change_of_rate_is_what_the_generator_says_not_what_was_asked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
