@@ -17,6 +17,7 @@ from app.api import errors, scopes
 from app.api.database import database
 from app.api.openai import openai
 from app.api.ops import ops
+from app.api.reports import reports
 from app.api.requests import requests_api
 from app.api.runs import runs
 from app.api.scheduler import scheduler
@@ -43,7 +44,7 @@ def create_app(parts: Parts, origins: Iterable[str], *, plain_static: bool = Fal
     errors.register(app)
     app.register_error_handler(404, no_such_page)
     scopes.register(app)
-    for blueprint in (openai, ops, scheduler, runs, requests_api, sql, database, pages):
+    for blueprint in (openai, ops, scheduler, runs, reports, requests_api, sql, database, pages):
         app.register_blueprint(blueprint)
     static_files.install(app, ROOT / "static", as_written=plain_static)
     _open_websocket(app, origins)

@@ -6,9 +6,10 @@ Percentiles are exact: linear interpolation over all samples of the window (nump
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from scheduler.metrics import WAIT_REASONS, percentile
@@ -110,13 +111,14 @@ class Samples:
         self._limit = limit
         self._rows: deque[tuple[int, int, int]] = deque()
         self._ordered: list[tuple[int, int]] = []
-        self._count = 0
+        self._weights: list[int] = []  # of `_ordered`, by themselves: they are added up for each frame
 
     def add(self, at: int, value: int, weight: int = 1) -> None:
         """`weight` samples of `value` ns, taken at `at`."""
         self._rows.append((at, value, weight))
-        insort(self._ordered, (value, weight))
-        self._count += weight
+        place = bisect_left(self._ordered, (value, weight))
+        self._ordered.insert(place, (value, weight))
+        self._weights.insert(place, weight)
         if len(self._rows) > self._limit:
             self._forget()
 
@@ -124,30 +126,26 @@ class Samples:
         """p50, p95 and p99 in ms, and the number of samples, of the 30 s before `now`."""
         while self._rows and self._rows[0][0] <= now - LATENCY_WINDOW:
             self._forget()
-        if not self._count:
+        if not self._rows:
             return None, None, None, 0
-        p50, p95, p99 = quantiles(self._ordered, self._count, (0.5, 0.95, 0.99))
-        return p50 / 1e6, p95 / 1e6, p99 / 1e6, self._count
+        until = list(accumulate(self._weights))
+        p50, p95, p99 = (quantile(self._ordered, until, share) for share in (0.5, 0.95, 0.99))
+        return p50 / 1e6, p95 / 1e6, p99 / 1e6, until[-1]
 
     def _forget(self) -> None:
         _, value, weight = self._rows.popleft()
-        del self._ordered[bisect_left(self._ordered, (value, weight))]
-        self._count -= weight
+        place = bisect_left(self._ordered, (value, weight))
+        del self._ordered[place], self._weights[place]
 
 
-def quantiles(samples: Sequence[tuple[int, int]], count: int, shares: Sequence[float]) -> list[float]:
-    """Quantiles at `shares` of ascending (value, weight) pairs, each value counting `weight` times, `count` in all."""
-    places = [(share * (count - 1), int(share * (count - 1))) for share in shares]
-    ranks = sorted({min(rank, count - 1) for _, low in places for rank in (low, low + 1)})
-    found: dict[int, int] = {}
-    seen = 0
-    for value, weight in samples:
-        seen += weight
-        while len(found) < len(ranks) and ranks[len(found)] < seen:
-            found[ranks[len(found)]] = value
-        if len(found) == len(ranks):
-            break
-    return [found[low] + (exact - low) * (found[min(low + 1, count - 1)] - found[low]) for exact, low in places]
+def quantile(samples: Sequence[tuple[int, int]], until: Sequence[int], share: float) -> float:
+    """The quantile at `share` of ascending (value, weight) pairs, each value counting `weight` times; `until`: the running sum
+    of the weights."""
+    exact = share * (until[-1] - 1)
+    rank = int(exact)
+    low = samples[bisect_right(until, rank)][0]
+    high = samples[bisect_right(until, min(rank + 1, until[-1] - 1))][0]
+    return low + (exact - rank) * (high - low)
 
 
 def columns(rows: Sequence[Step], ms: Callable[[int], float]) -> dict[str, object]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from flask import Blueprint, Response, abort, current_app, redirect, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from app.api.errors import http_error
 from app.lesson import read_lesson, recordings
+from app.presets import PRESETS, link
 from app.safe_headers import safe_headers
 from app.supervisor import scenarios
 
@@ -133,4 +136,5 @@ def recording(name: str) -> Response:
 @pages.get("/policy")
 def policy() -> str:
     """The settings, live, and the catalog of policies."""
-    return render_template("policy.html", page="policy", title="Policy")
+    presets = [(preset, f"{url_for('pages.policy')}?{urlencode(link(preset))}") for preset in PRESETS]
+    return render_template("policy.html", page="policy", title="Policy", presets=presets)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.store import client_rows, run_summary, runs
+from app.store.errors import QueryError
 from app.store.runs import NewRun
 from app.summaries import Summaries
 
@@ -69,8 +70,14 @@ class RunLedger:
         return still
 
     def report(self, run_id: str) -> dict[str, Any] | None:
-        """The report, kept with the run; None of a long run, whose figures are made while others go on."""
-        return self._summaries.begin(run_id)
+        """The report, kept with the run; None of a long run, whose figures are made while others go on, or of one that was
+        deleted as soon as it had ended."""
+        try:
+            return self._summaries.begin(run_id)
+        except QueryError as error:
+            if error.param == "run":
+                return None
+            raise
 
 
 def _read_lines(run_id: str, path: Path) -> list[list[dict[str, Any]]]:

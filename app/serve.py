@@ -23,7 +23,7 @@ from pathlib import Path  # noqa: E402
 import gevent  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
-from app import log_lines, wiring  # noqa: E402
+from app import log_lines, opening, wiring  # noqa: E402
 from app import settings as server_settings  # noqa: E402
 from app.announcements import announcements  # noqa: E402
 from app.settings import ServerSettings  # noqa: E402
@@ -53,9 +53,9 @@ def main(argv: list[str]) -> int:
             return serve(settings, directory, listener)
     except Stop as stop:
         return _say(stop.code, str(stop))
-    except wiring.AnotherVersion as error:
+    except opening.AnotherVersion as error:
         return _say(SCHEMA, error.message)
-    except wiring.Damaged as error:
+    except opening.Damaged as error:
         return _say(DAMAGED, error.message)
     except BatchscopeError as error:
         return _say(USAGE, error.message)

@@ -126,6 +126,16 @@ class ServerSettings:
         return Path(self.data_dir)
 
     @property
+    def records_file(self) -> Path | None:
+        """The SQLite file of the records, there or not yet; None where another database is named."""
+        return None if self.database_url else self.directory / "batchscope.db"
+
+    @property
+    def records_url(self) -> str:
+        """Where the records are."""
+        return self.database_url or f"sqlite:///{self.records_file}"
+
+    @property
     def scheduler(self) -> dict[str, Any]:
         """The scheduler settings that were asked for; the engine fills in the device's defaults for the others."""
         changes = parse_pairs(list(self.set))

@@ -17,13 +17,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.store import reports, run_summary, runs, summarise
+from app.store import reports, run_columns, run_summary, runs, summarise
 from app.store.report_figures import Slo
 from app.store.run_summary import Kept
 from app.supervisor.generator import KEPT_ENVIRONMENT, ROOT
@@ -56,7 +56,8 @@ class Work:
     of: int
     began: float
     what: str = "queued"
-    rows: int = 0
+    rows: int = 0  # read so far, of both sides
+    before: int = 0  # of them, those of the side that was read before
     child: subprocess.Popen[bytes] | None = None
     stopped: bool = False
     kept: Kept | None = None
@@ -100,6 +101,17 @@ class Summaries:
                 return found
             found.over.wait()
 
+    def missing(self, run_ids: Sequence[str]) -> dict[str, Any] | None:
+        """None where every run has its figures, else {"computing": how far it is with one, how many are `ready` of how many
+        `runs`}. What is not begun is begun. Raises QueryError("run"), SummaryFailed."""
+        found = [self._made(run_id, None) for run_id in run_ids]
+        going = [one for one in found if isinstance(one, Work)]
+        if not going:
+            return None
+        shown = next((work for work in going if work.child is not None), going[0])
+        among = {"ready": len(found) - len(going), "runs": len(found)}
+        return {"computing": shown.as_json(time.monotonic()) | among}
+
     def begin(self, run_id: str) -> dict[str, Any] | None:
         """A run has ended: its report where it is short, else None, and it is kept later."""
         found = self._made(run_id, None)
@@ -139,6 +151,7 @@ class Summaries:
     def _keep(self, run_id: str, kept: Kept, why: str) -> dict[str, Any]:
         """With the run, if it can be: who asked has the figures in any case."""
         try:
+            self._job(partial(run_columns.keep, run_id=run_id, parts=kept.sorted_by))
             self._job(partial(run_summary.keep, run_id=run_id, kept=kept))
         except Exception:  # noqa: BLE001 - full disk, busy writer, a run deleted meanwhile: the next one who asks tries again
             log.exception("the summary of run %s could not be kept", run_id)
@@ -221,7 +234,10 @@ def environment(url: str) -> dict[str, str]:
 def _hear(work: Work, line: bytes) -> None:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         said = json.loads(line)
-        work.what, work.rows = str(said["what"]), int(said["rows"])
+        what, rows = str(said["what"]), int(said["rows"])
+        if what != work.what:
+            work.what, work.before = what, work.rows
+        work.rows = work.of if what == "figures" else work.before + rows  # it tells of each so many, not of the last
 
 
 def _state(connection: Any, run_id: str, slo: Slo | None) -> tuple[dict[str, Any] | None, str, int, bool]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import gevent
 
-from app import callers, gate, keys, run_ledger
+from app import callers, gate, keys, opening, run_ledger
 from app.acceptance import Acceptance
 from app.api import outcomes
 from app.api.errors import ApiError
@@ -35,19 +35,18 @@ from app.serving.handler import Server as HttpServer
 from app.serving.in_flight import InFlight
 from app.serving.overload import Overload
 from app.settings import ServerSettings
-from app.store import migrate
-from app.store.errors import DatabaseDamaged, SchemaError, StoreBusy, StoreFailed
+from app.store.errors import StoreBusy, StoreFailed
 from app.store.queries import Queries
 from app.store.writer import Writer
 from app.summaries import Summaries
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.engine_ties import Listeners, MakeClient
-from app.supervisor.load_runs import LoadRuns, Surroundings
+from app.supervisor.load_runs import LoadRuns
+from app.supervisor.run_ties import Surroundings
 from app.version import VERSION
 from scheduler.core.events import Event
 from scheduler.engine.client import EngineClient
 from scheduler.engine.messages import Events, Ready, StepDone
-from scheduler.errors import BatchscopeError
 from scheduler.text import bundle
 
 READERS = 3
@@ -55,14 +54,6 @@ WORKERS = 4
 BACKLOG = 1024
 LOADGEN = "loadgen"  # whose key our own load generators have
 OVERFLOW_S = 0.02  # between two looks whether the records have caught up
-
-
-class AnotherVersion(BatchscopeError):
-    """The database belongs to another version of the code."""
-
-
-class Damaged(BatchscopeError):
-    """The database is not sound."""
 
 
 class Server:
@@ -78,8 +69,7 @@ class Server:
         self._inbox = threads.Inbox()
         self._workers = threads.Pool(WORKERS + READERS)
         self.url = _url(settings.host, listener.getsockname()[1])
-        url = database_url(settings)
-        _migrate(url)
+        url = opening.records(settings)
         self.writer = Writer(url, spawn=threads.spawn, notify=self._inbox.post, new_queue=threads.new_queue)
         self.in_flight = InFlight(when_recorded=self.writer.after)
         self.overload = Overload(self.in_flight, lambda: self.engine.status.settings)
@@ -117,7 +107,7 @@ class Server:
             job=self._job,
             text=lambda: self.text,
             draining=lambda: self.draining,
-            hash_key=_hash_key(settings.directory),
+            hash_key=opening.hash_key(settings.directory),
             started_wall=time.time_ns(),
         )
 
@@ -204,7 +194,7 @@ class Server:
 
     def _versions(self) -> dict[str, Any]:
         """What a run that begins now was made with."""
-        own = self.engine.own_policy
+        own = self.engine.status.own_policy
         policy = {} if own is None else {"policy": {name: own[name] for name in ("name", "file", "sha256")}}
         return {"batchscope": VERSION, **policy}
 
@@ -225,10 +215,6 @@ class Server:
     def _subscribe(self) -> None:
         """Records first (an answer's end is told once it is durable), then streams, then what people look at."""
 
-        def streams(events: list[Event], step: StepDone | None) -> None:
-            for event in events:
-                self.in_flight.event(event)
-
         def records(events: list[Event], step: StepDone | None) -> None:
             self.writer.events(events, 0 if step is None else step.host_late_ns)
 
@@ -238,12 +224,10 @@ class Server:
             if step is not None:
                 self.live.step_cost(step.observe_ns, step.host_late_ns)
 
-        def counters(events: list[Event], step: StepDone | None) -> None:
-            for event in events:
-                self.counters.apply(event)
-
-        for name, listener in (("records", records), ("in flight", streams), ("live", live), ("counters", counters)):
-            self.feed.subscribe(name, listener)
+        self.feed.subscribe("records", records)
+        self.feed.subscribe("in flight", _each(self.in_flight.event))
+        self.feed.subscribe("live", live)
+        self.feed.subscribe("counters", _each(self.counters.apply))
 
     # ---- pieces
 
@@ -276,26 +260,14 @@ class Server:
             self.acceptance.end_by_web(answer, "abort", "shutdown")
 
 
-def database_url(settings: ServerSettings) -> str:
-    """The records' place."""
-    return settings.database_url or f"sqlite:///{settings.directory / 'batchscope.db'}"
+def _each(take: Callable[[Event], object]) -> Callable[[list[Event], StepDone | None], None]:
+    """A listener that takes one event after another."""
 
+    def listener(events: list[Event], _: StepDone | None) -> None:
+        for event in events:
+            take(event)
 
-def _migrate(url: str) -> None:
-    try:
-        migrate.upgrade(url)
-    except SchemaError as error:
-        raise AnotherVersion(error.message, error.param) from error
-    except DatabaseDamaged as error:
-        raise Damaged(error.message, error.param) from error
-
-
-def _hash_key(directory: Path) -> bytes:
-    path = directory / "hash.key"
-    if not path.exists():
-        path.touch(0o600)
-        path.write_bytes(secrets.token_bytes(32))
-    return path.read_bytes()
+    return listener
 
 
 def _url(host: str, port: int) -> str:

@@ -1,6 +1,8 @@
 """What the scheduler itself costs: `python -m benchmarks.scheduler_step`. No runner, no text, no pair.
 
-steady   every slot decodes, the others wait; nothing changes but tokens and block boundaries (staggered)
+steady   every slot decodes, the others wait; nothing changes but tokens and block boundaries (staggered). Where the order
+         displaces those that run for those that wait, steps in which the decodes changed are told apart: `changing`, so many
+         of them, with `changing_cpu` µs each, for `displaced` requests
 churn    in every step four requests finish, four arrive and four are admitted, KV memory nearly full (`kv_used` says how full);
          those that run at first were there before the others, so that they end in turn whatever the order
 add      building a request of 128 tokens and adding it to so many that wait, and what one of them holds in memory
@@ -28,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measure import report, summary  # noqa: E402
 from scheduler.core.blocks import BlockPool  # noqa: E402
-from scheduler.core.plan import StepOutput  # noqa: E402
+from scheduler.core.plan import StepOutput, StepPlan  # noqa: E402
 from scheduler.core.policies import catalog  # noqa: E402
 from scheduler.core.request import Request, SamplingParams  # noqa: E402
 from scheduler.core.scheduler import Scheduler  # noqa: E402
@@ -61,19 +63,25 @@ class Engine:
         self.scheduler = Scheduler(settings, pool, catalog.make(policy, {}, pool), boot=1)
         self.churn, self.running, self.waiting = churn, running, max(waiting, CHANGES if churn else 0)
         self.now = 0
-        self.cpu_us = 0.0
         self.serial = itertools.count()
         for _ in range(running):
             self.arrive()
         self.step()
         for _ in range(waiting):
             self.arrive()
-        self.measure(running // 2 if churn else 1)
+        for _ in range(running // 2 if churn else 2):  # the second of the steady ones is the first in which all decode
+            self.step()
+            self.replace()
 
     def arrive(self) -> None:
         """One more request, unlike all others in its prompt."""
         n = next(self.serial)
         self.scheduler.add(self.build(n, array("I", [n & 0xFFFF, n >> 16, *range(n % 97, n % 97 + 126 + n % 16)])), self.now)
+
+    def replace(self) -> None:
+        """Of a churn: as many come as were admitted."""
+        while self.churn and self.scheduler.waiting < self.waiting:
+            self.arrive()
 
     def build(self, n: int, prompt: array[int]) -> Request:
         """A request; the first ones of a churn end one after another, as if they had come so."""
@@ -83,8 +91,8 @@ class Engine:
         fields: dict[str, Any] = {"priority": n % 3, "tenant": f"t{n % 5}", "deadline_at": self.now + (n % 7 + 1) * 10**9}
         return Request(str(n), prompt, SamplingParams(max_tokens=output), received_at=self.now, **fields)
 
-    def step(self) -> tuple[Any, float]:
-        """One step: the plan, and the microseconds of schedule + commit."""
+    def step(self) -> tuple[StepPlan, float, float]:
+        """One step: the plan, and the microseconds of schedule + commit, passed and by the thread's own clock."""
         cpu = -time.thread_time_ns()
         began = time.perf_counter_ns()
         plan = self.scheduler.schedule(self.now)
@@ -96,19 +104,30 @@ class Engine:
         resumed = time.perf_counter_ns()
         self.scheduler.commit(plan, output, self.now)
         ended = time.perf_counter_ns()
-        self.cpu_us += (cpu + time.thread_time_ns()) / 1e3
-        return plan, (middle - began + ended - resumed) / 1e3
+        cpu += time.thread_time_ns()
+        return plan, (middle - began + ended - resumed) / 1e3, cpu / 1e3
 
     def measure(self, steps: int) -> dict[str, float]:
-        """So many steps, timed one by one."""
-        took = []
-        self.cpu_us = 0.0
+        """So many steps, timed one by one; of the steady state, those in which nothing changed."""
+        took, changing, displaced = list[tuple[float, float]](), list[float](), 0
         for _ in range(steps):
-            took.append(self.step()[1])
-            while self.churn and self.scheduler.waiting < self.waiting:
-                self.arrive()
+            plan, passed, cpu = self.step()
+            displaced += plan.preempted
+            if self.churn or not plan.changed:
+                took.append((passed, cpu))
+            else:
+                changing.append(cpu)
+            self.replace()
+        assert took, "the decodes changed in every step: this is no steady state"
         pool = self.scheduler.pool
-        return summary(took) | {"cpu": round(self.cpu_us / steps, 1), "kv_used": round(1 - pool.free / pool.total, 3)}
+        figures = summary([passed for passed, _ in took]) | {"cpu": round(sum(cpu for _, cpu in took) / len(took), 1)}
+        if changing:
+            figures |= {
+                "changing": len(changing),
+                "changing_cpu": round(sum(changing) / len(changing), 1),
+                "displaced": displaced,
+            }
+        return figures | {"kv_used": round(1 - pool.free / pool.total, 3)}
 
 
 def blocks_in_use(running: int) -> int:

@@ -7,7 +7,9 @@ without waiting for what is in flight. What is no order is named on stderr, and 
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,7 +18,8 @@ from gevent.fileobject import FileObjectPosix
 from loadgen.pace import users_at
 from loadgen.scenario import Scenario
 
-LEAST, MOST = 0.1, 10.0
+_FACTOR = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["rate_factor"]
+LEAST, MOST = float(_FACTOR["least"]), float(_FACTOR["most"])
 
 
 class Change(NamedTuple):

@@ -146,9 +146,11 @@ class Simulation:
 
     def _run(self, until: int | None, on_progress: Callable[[Progress], bool], every: int) -> None:
         scheduler, clock, step, stuck = self.scheduler, self.clock, self.loop.step, 0
-        requests = scheduler.requests
+        requests, next_at = scheduler.requests, self._source.next_at
         while until is None or clock.now() < until:
-            self._arrive()
+            at = next_at()
+            if at is not None and at <= clock.now():
+                self._arrive()
             before = scheduler.step
             if requests:
                 step()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ def wait_until(question: Callable[[], Any], seconds: float = 30.0, what: str = "
 
 
 class LiveServer:
-    """`python -m app.serve` with `arguments`; a context manager. `entry`, `wrapper`: run something else, or under something."""
+    """`python -m app.serve` with `arguments`; a context manager. `entry`, `wrapper`: run something else, or under something.
+
+    headers: sent when it is asked whether it is ready.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class LiveServer:
         env: dict[str, str] | None = None,
         entry: Sequence[str] = ("-m", "app.serve"),
         wrapper: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.entry = entry
         self.wrapper = wrapper
@@ -44,6 +48,7 @@ class LiveServer:
         self.arguments = arguments
         self.ready_s = ready_s
         self.env = env or {}
+        self.headers = dict(headers or {})
         self.url = ""
 
     def __enter__(self) -> LiveServer:
@@ -105,7 +110,8 @@ class LiveServer:
             return False
         self.url = json.loads(path.read_text())["url"].rstrip("/")
         try:
-            with urllib.request.urlopen(self.url + "/readyz", timeout=5) as response:
+            request = urllib.request.Request(self.url + "/readyz", headers=self.headers)
+            with urllib.request.urlopen(request, timeout=5) as response:
                 return bool(response.status == 200)
         except OSError:
             return False

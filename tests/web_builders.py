@@ -27,6 +27,9 @@ class FakeStream:
     def push(self, data: bytes) -> None:
         self.sent += data
 
+    def lend_to(self, lend: Callable[[Any], None]) -> None:
+        lend(None)
+
     def end(self) -> None:
         self.ended = True
 
@@ -45,6 +48,9 @@ class PlainFrames:
 
     def token(self, index: int, text: str) -> bytes:
         return f"{index}:{text} ".encode()
+
+    def around(self, index: int) -> tuple[bytes, Callable[[str], bytes], bytes]:
+        return f"{index}:".encode(), str.encode, b" "
 
     def final(self, index: int, finished: RequestFinished) -> bytes:
         return f"{index}={finished.reason.value} ".encode()

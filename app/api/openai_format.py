@@ -6,7 +6,7 @@ Invariant: what is streamed for a choice, put together, is what the same answer 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,10 @@ class StreamFrames:
     def token(self, index: int, text: str) -> bytes:
         """A piece of text."""
         return b"".join((self._prefixes[index], orjson.dumps(text), self._suffix))
+
+    def around(self, index: int) -> tuple[bytes, Callable[[str], bytes], bytes]:
+        """What `token` puts before the text, how it writes that, and what it puts after it."""
+        return self._prefixes[index], orjson.dumps, self._suffix
 
     def final(self, index: int, finished: RequestFinished) -> bytes:
         """The finish_reason of a choice."""

@@ -109,9 +109,9 @@ def steps() -> Response:
     return _json(ask(steps_json, params()))
 
 
-@requests_api.get("/api/steps/<int:boot>/<int:seq>")
+@requests_api.get("/api/steps/<int(signed=True):boot>/<int:seq>")
 def one_step(boot: int, seq: int) -> Response:
-    """One step in full: who was picked, who was not, and why."""
+    """One step in full: who was picked, who was not, and why. A life that was simulated has a number below zero."""
     found = ask(step_json, boot, seq)
     if found is None:
         raise not_found(f"step {boot}/{seq}", "step_not_found")

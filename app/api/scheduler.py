@@ -14,7 +14,10 @@ from flask import Blueprint, Response, request
 from app.api import fields
 from app.api.decode import decode_object
 from app.api.errors import bad, conflict, not_found, unavailable
+from app.api.requests import ask, params
+from app.api.vllm_flags import vllm_flags
 from app.extensions import Parts, parts
+from app.store.settings_history import changes_json
 from scheduler.core.policies.catalog import CATALOG
 from scheduler.engine.messages import Reply
 from scheduler.errors import EngineGone
@@ -25,8 +28,14 @@ scheduler = Blueprint("scheduler", __name__, url_prefix="/api/scheduler")
 
 @scheduler.get("")
 def show() -> Response:
-    """Settings in effect, their version, the table of settings, the catalog of policies."""
+    """Settings in effect, their version, the table of settings, the catalog of policies, the same as flags of vLLM."""
     return _json(_state(parts()))
+
+
+@scheduler.get("/changes")
+def changes() -> Response:
+    """What was changed from what to what, when and during which run, newest first: {items, truncated}."""
+    return _json(ask(changes_json, params()))
 
 
 @scheduler.patch("")
@@ -89,6 +98,7 @@ def _state(here: Parts) -> dict[str, Any]:
         "settings": status.settings,
         "table": describe(),
         "policies": catalog,
+        "vllm": vllm_flags(status.settings, describe()),
     }
 
 

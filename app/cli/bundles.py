@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from app.cli.failures import OK, USAGE, CommandError
 from app.cli.hand_over import hand_over
 from app.cli.holding import held
-from app.cli.records import database_url, existing_database
+from app.cli.records import existing_database
 from app.cli.server import client_key, holding, named_or_holding
 from app.cli.settings import server_settings
 from app.cli.terminal import ProgressLine, print_json, size
@@ -26,7 +26,7 @@ from app.settings import ServerSettings
 from app.store import bundle, migrate
 from app.store.adopt import forget, simulation_path
 from app.store.bundle_reading import Head, unpack
-from app.store.errors import QueryError
+from app.store.errors import QueryError, StoreError
 from app.store.queries import Queries
 
 _LAST = 1 << 16  # bytes of the last line of a bundle, at most
@@ -80,7 +80,7 @@ def import_run(options: argparse.Namespace) -> int:
         raise CommandError("a run is imported on the machine that has the data directory: give --data-dir, not --url", USAGE)
     if holding(settings.directory, client_key()) is None:
         with held(settings.directory):
-            migrate.upgrade(database_url(settings))
+            migrate.upgrade(settings.records_url)
     path: Path | None = None
 
     def place(run_id: str) -> Path:
@@ -112,8 +112,8 @@ def _is_here(settings: ServerSettings, head: Head, path: Path) -> bool:
     """Is this very run in the records? Raises CommandError where another one has its id."""
     try:
         summed = _last_line(_bundle(settings, None, head.name, head.text))["sha256"]
-    except (QueryError, CommandError) as error:
-        if "no run" in error.message:
+    except (StoreError, CommandError) as error:
+        if _says_that_it_is_not_here(error):
             return False
         forget(path)
         raise
@@ -123,6 +123,13 @@ def _is_here(settings: ServerSettings, head: Head, path: Path) -> bool:
         return True
     forget(path)
     raise CommandError(f"another run {head.name} is here, with other content: give this one an id of its own with --as ID")
+
+
+def _says_that_it_is_not_here(error: StoreError | CommandError) -> bool:
+    """The records' word for it, or the server's."""
+    if isinstance(error, CommandError):
+        return error.answered == "run_not_found"
+    return isinstance(error, QueryError) and error.param == "run"
 
 
 def _bundle(settings: ServerSettings, url: str | None, run: str, text: bool) -> Iterator[bytes]:

@@ -10,12 +10,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.cli import database, hardware, history, load, reproduce, serve, simulate, sql
+from app.cli import database, hardware, load, reports, reproduce, requests, runs, serve, simulate, sql
 from app.cli.failures import FAILED, OK, USAGE, CommandError
 from app.store.errors import QueryError, StoreError
 from scheduler.errors import BatchscopeError, SettingsError
@@ -32,24 +31,13 @@ class Command(NamedTuple):
     url: bool = True
 
 
-def _add_report(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="id of a run")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write it to one file that opens without a network")
-    parser.set_defaults(act=history.show_report)
-
-
-def _add_compare(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="+", metavar="RUN", help="two runs or more; the first is the base")
-    parser.set_defaults(act=history.compare_runs)
-
-
 COMMANDS = (
     Command("load", "run a Locust scenario, report at the end", load.add_load),
     Command("scenarios", "list the scenarios, or show one with its parameters", load.add_scenarios, url=False),
-    Command("runs", "list load runs; change the load of one, delete, export, import them", history.add_runs),
-    Command("report", "the report of a run", _add_report),
-    Command("compare", "runs side by side", _add_compare),
-    Command("requests", "list requests by filters, or show one", history.add_requests),
+    Command("runs", "list load runs; change the load of one, delete, export, import them", runs.add_runs),
+    Command("report", "the report of a run", reports.add_report),
+    Command("compare", "runs side by side", reports.add_compare),
+    Command("requests", "list requests by filters, or show one", requests.add_requests),
     Command("sql", "one SELECT over the records, read only", sql.add_sql),
     Command("reproduce", "run experiments of the literature, and compare", reproduce.add_reproduce, url=False),
     Command("simulate", "a trace, a run or a scenario on a simulated clock, kept like a load run", simulate.add_simulate),

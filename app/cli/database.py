@@ -12,7 +12,7 @@ from typing import Any
 from app.cli.failures import FAILED, OK
 from app.cli.holding import held
 from app.cli.prune import add_prune
-from app.cli.records import database_url, existing_database
+from app.cli.records import existing_database
 from app.cli.settings import server_settings
 from app.cli.terminal import ProgressLine, print_json, size
 from app.store import database, migrate, soundness
@@ -44,10 +44,10 @@ def upgrade(options: argparse.Namespace) -> int:
     """Bring the schema to this version, making the database if need be. A server does the same when it starts."""
     settings = server_settings(options)
     with held(settings.directory):
-        revision = migrate.upgrade(database_url(settings))
+        revision = migrate.upgrade(settings.records_url)
     _tell(
         options,
-        {"database": database.name_of(database_url(settings)), "revision": revision},
+        {"database": database.name_of(settings.records_url), "revision": revision},
         f"the database is at revision {revision}",
     )
     return OK

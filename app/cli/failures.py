@@ -6,9 +6,10 @@ OK, FAILED, USAGE = 0, 1, 2
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked; `code` is the exit code."""
+    """A command cannot do what it was asked; `code` is the exit code, `answered` the code of a server's error."""
 
-    def __init__(self, message: str, code: int = FAILED) -> None:
+    def __init__(self, message: str, code: int = FAILED, answered: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
+        self.answered = answered

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.cli.holding import held
-from app.cli.records import database_url
-from app.cli.server import named_or_holding
+from app.cli.server import IN_TURNS_S, named_or_holding
 from app.cli.terminal import say
 from app.settings import ServerSettings
 from app.store import migrate
@@ -21,11 +20,11 @@ def hand_over(settings: ServerSettings, url: str | None, path: Path, run_id: str
     try:
         server = named_or_holding(url, settings.directory)
         if server is not None:
-            server.post("/api/runs/adopt", {"run": run_id})
+            server.post("/api/runs/adopt", {"run": run_id}, IN_TURNS_S)
             return
         with held(settings.directory):
-            migrate.upgrade(database_url(settings))
-            adopt_here(database_url(settings), path, run_id)
+            migrate.upgrade(settings.records_url)
+            adopt_here(settings.records_url, path, run_id)
         forget(path)
     except BaseException:
         say(f"the records could not take the run over; it is whole in {path}")

@@ -13,17 +13,15 @@ from urllib.parse import quote
 
 from app.cli.failures import USAGE, CommandError
 from app.cli.server import Server, named_or_holding
-from app.cli.terminal import say
+from app.cli.terminal import ProgressLine, say
 from app.settings import ServerSettings
 from app.store import migrate
-from app.store.database import is_sqlite
 from app.store.errors import QueryError
 from app.store.purged import absent
 from app.store.queries import Queries
 from app.store.shapes import shapes_json
 
-DATABASE = "batchscope.db"
-POLL_S = 2.0
+POLL_S = 1.0
 PAGE = 1000
 
 
@@ -56,16 +54,25 @@ class ServerRecords:
         return _object(self._server.get(f"/api/runs/{quote(run, safe='')}/shapes"))
 
     def report(self, run: str) -> dict[str, Any]:
-        """Waits for the figures of a long run, and says how far they are."""
-        path = f"/api/runs/{quote(run, safe='')}/report"
-        while "computing" in (found := _object(self._server.get(path))):
-            far = found["computing"]
-            say(f"making the figures: {far['what'].replace('_', ' ')}, {far['rows']:,} of {far['of']:,} rows so far")
-            time.sleep(POLL_S)
-        return found
+        return self._made(f"/api/runs/{quote(run, safe='')}/report", {})
 
     def compare(self, runs: list[str]) -> dict[str, Any]:
-        return _object(self._server.get("/api/compare", {"runs": ",".join(runs)}))
+        return self._made("/api/compare", {"runs": ",".join(runs), "wait": 0})
+
+    def _made(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
+        """Waits for the figures of long runs, and says how far they are."""
+        line, found = ProgressLine(), _object(self._server.get(path, query))
+        try:
+            while "computing" in found:
+                line.show(*progress(found["computing"]))
+                time.sleep(POLL_S)
+                found = _object(self._server.get(path, query))
+        except KeyboardInterrupt:
+            line.end()
+            say("the server goes on making the figures and keeps them: ask again later")
+            raise
+        line.end()
+        return found
 
     def requests(self, filters: Mapping[str, str]) -> dict[str, Any]:
         return _object(self._server.get("/api/requests", filters))
@@ -117,6 +124,14 @@ def records(settings: ServerSettings, url: str | None = None) -> Records:
     return ServerRecords(server) if server else StoredRecords(Queries(existing_database(settings)))
 
 
+def progress(far: Mapping[str, Any]) -> tuple[float | None, str]:
+    """(share of the rows that are read, what to say) of figures that are being made; a comparison's say of which run."""
+    which = f" of run {far['run']} ({far['ready'] + 1} of {far['runs']})" if "runs" in far else ""
+    read = f"{far['rows']:,} of {far['of']:,} rows so far"
+    done = min(far["rows"] / far["of"], 1.0) if far["of"] else None
+    return done, f"making the figures{which}: {far['what'].replace('_', ' ')}, {read}"
+
+
 def all_requests(source: Records, filters: Mapping[str, str], most: int | None) -> Iterator[dict[str, Any]]:
     """Requests page by page, `most` of them or all."""
     left, cursor = most, None
@@ -130,15 +145,10 @@ def all_requests(source: Records, filters: Mapping[str, str], most: int | None) 
         left = None if left is None else left - len(page["items"])
 
 
-def database_url(settings: ServerSettings) -> str:
-    """Where the records are."""
-    return settings.database_url or f"sqlite:///{settings.directory / DATABASE}"
-
-
 def existing_database(settings: ServerSettings) -> str:
-    """The same, of a database that is there and of this version; raises CommandError saying what to do."""
-    url = database_url(settings)
-    if is_sqlite(url) and not settings.database_url and not (settings.directory / DATABASE).exists():
+    """Where the records are, of a database that is there and of this version; raises CommandError saying what to do."""
+    url = settings.records_url
+    if settings.records_file is not None and not settings.records_file.exists():
         raise CommandError(
             f"{settings.directory} holds no records yet: `batchscope serve` makes them (or name another --data-dir)"
         )

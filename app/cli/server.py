@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from app.cli.failures import USAGE, CommandError
+from app.cli.failures import FAILED, USAGE, CommandError
 from app.settings import ServerSettings
 
 API_KEY = "BATCHSCOPE_API_KEY"  # a client's variable: the key that this command sends
 TIMEOUT_S = 60.0
+IN_TURNS_S = 3600.0  # for what is done to a long run in short turns, between those who load the server
 STARTS_WITHIN_S = 600.0  # the first start converts weights
 STOPS_WITHIN_S = 40.0
 
@@ -43,13 +44,13 @@ class Server:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         return self._checked("GET", f"{path}?{urlencode(given, doseq=True)}" if given else path)
 
-    def post(self, path: str, body: Any) -> Any:
-        """The decoded answer."""
-        return self._checked("POST", path, body)
+    def post(self, path: str, body: Any, timeout: float = TIMEOUT_S) -> Any:
+        """The decoded answer; `timeout`: seconds that it may be silent."""
+        return self._checked("POST", path, body, timeout)
 
-    def delete(self, path: str) -> Any:
-        """The decoded answer."""
-        return self._checked("DELETE", path)
+    def delete(self, path: str, timeout: float = TIMEOUT_S) -> Any:
+        """The decoded answer; `timeout` as above."""
+        return self._checked("DELETE", path, timeout=timeout)
 
     def download(self, path: str) -> Iterator[bytes]:
         """The body of the answer, piece by piece; raises CommandError at once where it is an error."""
@@ -83,16 +84,17 @@ class Server:
         except CommandError:
             return None
 
-    def _checked(self, method: str, path: str, body: Any = None) -> Any:
-        status, answer = self._ask(method, path, body, TIMEOUT_S)
+    def _checked(self, method: str, path: str, body: Any = None, timeout: float = TIMEOUT_S) -> Any:
+        status, answer = self._ask(method, path, body, timeout)
         if status >= 400:
             raise self._refused(method, path, status, answer)
         return answer
 
     def _refused(self, method: str, path: str, status: int, answer: Any) -> CommandError:
         error = answer.get("error") if isinstance(answer, dict) else None
-        message = error.get("message") if isinstance(error, dict) else None
-        return CommandError(message or f"{method} {path} at {self.url} answered {status}", USAGE if status == 400 else 1)
+        told = error if isinstance(error, dict) else {}
+        message = told.get("message") or f"{method} {path} at {self.url} answered {status}"
+        return CommandError(message, USAGE if status == 400 else FAILED, told.get("code"))
 
     def _ask(self, method: str, path: str, body: Any, timeout: float) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(*self._place, timeout=timeout)

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.cli.failures import USAGE, CommandError
-from app.cli.records import DATABASE, database_url
 from app.settings import ServerSettings
 from app.store import lives, migrate
-from app.store.database import is_sqlite
 from app.store.queries import Queries
 from scheduler.runners.cost_model import DEFAULT_HARDWARE
 
@@ -61,8 +59,8 @@ def check_like_before(options: argparse.Namespace, settings: ServerSettings) -> 
 
 def _last_life(settings: ServerSettings) -> Mapping[str, Any] | None:
     """None where there are no records yet, or of a schema that the server has to bring up to date first."""
-    url = database_url(settings)
-    absent = is_sqlite(url) and not settings.database_url and not (settings.directory / DATABASE).exists()
+    url, file = settings.records_url, settings.records_file
+    absent = file is not None and not file.exists()
     if absent or migrate.current(url) != migrate.head():
         return None
     queries = Queries(url)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from app.api.errors import Problem
+from app.serving.outlets import Outlet
 from app.serving.suspects import fingerprint
 from app.serving.token_streams import TokenStream
 from scheduler.core.events import RequestFinished
@@ -29,6 +30,9 @@ class Frames(Protocol):
     def token(self, index: int, text: str) -> bytes:
         """A piece of the text of choice `index`."""
 
+    def around(self, index: int) -> tuple[bytes, Callable[[str], bytes], bytes]:
+        """Of what `token` is made: what comes before the text, how that is written, what comes after it."""
+
     def final(self, index: int, finished: RequestFinished) -> bytes:
         """Choice `index` ended well."""
 
@@ -41,9 +45,12 @@ class Frames(Protocol):
 
 class Track:
     """One sequence in flight. `submit` is kept until the first token: so long it can be submitted again; then its
-    fingerprint is."""
+    fingerprint is. `outlet`: where its text leaves, if that is all to be done with it: the one sequence of a streamed answer
+    that is not kept, until it is over."""
 
-    __slots__ = ("answer", "index", "id", "submit", "_fingerprint", "number", "queued", "scheduled", "pieces", "finished")
+    __slots__ = (
+        "answer", "index", "id", "submit", "_fingerprint", "number", "queued", "scheduled", "pieces", "finished", "outlet",
+    )  # fmt: skip
 
     def __init__(self, answer: Answer, index: int, submit: Submit) -> None:
         self.answer = answer
@@ -56,6 +63,7 @@ class Track:
         self.scheduled = False
         self.pieces: list[str] = []
         self.finished: RequestFinished | None = None
+        self.outlet: Outlet | None = None
 
     @property
     def fingerprint(self) -> bytes:
@@ -93,6 +101,8 @@ class Answer:
         self._ended = 0
         if frames is not None:
             self._push(frames.opening())
+            if not keep_text and len(self.tracks) == 1:
+                self.tracks[0].outlet = Outlet(stream, *frames.around(0))
 
     # ---- asked by its greenlet
 
@@ -153,6 +163,8 @@ class Answer:
         if self.over:
             return
         self.problem = problem
+        for track in self.tracks:
+            track.outlet = None
         if self._frames is not None:
             self._push(self._frames.failure(problem))
         self.stream.end()
@@ -166,7 +178,7 @@ class Answer:
                 self.stream.wake()
 
     def text(self, track: Track, text: str) -> None:
-        """A sequence gained text."""
+        """A sequence without an outlet gained text."""
         if self.problem is not None or self._ended == len(self.tracks):  # `over`; a call of it for each token shows
             return
         if self._keep_text:
@@ -183,6 +195,7 @@ class Answer:
             self.fail(self._explain(event))
             return
         self._ended += 1
+        track.outlet = None
         if self._frames is not None:
             self._push(self._frames.final(track.index, event))
         if self.over:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from app.serving.answers import ENDED_WELL, Answer, Track
+from app.serving.outlets import Outlet, push_each
 from scheduler.core.events import Event, FirstToken, RequestFinished, RequestQueued, RequestScheduled
 from scheduler.engine.messages import Submit
 
@@ -93,9 +94,16 @@ class InFlight:
     def step(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
         """The text of one step."""
         find = self._by_number.get
+        outlets: list[Outlet] = []
+        pieces: list[str] = []
         for number, text in zip(numbers, texts, strict=True):
             if text and (track := find(number)) is not None:
-                track.answer.text(track, text)
+                if (outlet := track.outlet) is None:
+                    track.answer.text(track, text)
+                else:
+                    outlets.append(outlet)
+                    pieces.append(text)
+        push_each(outlets, pieces)
 
     def event(self, event: Event) -> None:
         """One core event; those of no concern to an answer are ignored."""

@@ -77,19 +77,29 @@ def _outcome(function: Callable[..., T], args: Any, kwargs: Any) -> tuple[T | No
 class Breath:
     """Called between pieces of work that may be endless: lets the other greenlets run once the last time is TURN_S ago.
 
-    Yielding after each piece would hold a reader that is behind to one piece a round of the hub, however much it lacks.
+    Yielding after each piece would hold a reader that is behind to one piece a round of the hub, however much it lacks; and
+    one that has slept since the last piece, for want of another, has let them run already. `rounds` counts the hub's.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = gevent.sleep) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = gevent.sleep,
+        rounds: Callable[[], int] = lambda: int(get_hub().loop.iteration),
+    ) -> None:
         self._clock = clock
         self._sleep = sleep
+        self._rounds = rounds
+        self._round = rounds()
         self._since = clock()
 
     def __call__(self) -> None:
         """Perhaps sleep for a round."""
-        if self._clock() - self._since > TURN_S:
+        if (seen := self._rounds()) != self._round:
+            self._round, self._since = seen, self._clock()
+        elif self._clock() - self._since > TURN_S:
             self._sleep(0)
-            self._since = self._clock()
+            self._round, self._since = self._rounds(), self._clock()
 
 
 class Inbox:

@@ -4,7 +4,8 @@ pending  what is pushed only accumulates: status line and headers have not left
 open     the dispatcher's push writes straight to the socket, without a greenlet switch; what the socket does not take is
          kept and drained by the stream's own greenlet when there is room
 ended    nothing more will be pushed; the greenlet leaves once everything is out
-The greenlet that owns the stream sleeps in `wait` or `body`; push, end and wake are called by others and never block.
+The greenlet that owns the stream sleeps in `wait` or `body`; the others are called by others and never block. While nothing
+waits, the socket is lent to who writes to many at once (outlets.py).
 Invariant: bytes leave in the order of pushing, none before the headers; once `lost` is set, none leaves at all.
 """
 
@@ -25,8 +26,8 @@ from app.serving.handler import Watcher
 SEND_BUFFER = 32 << 10  # the kernel doubles it; what a slow client does not take must come to our bounds, not hide there
 WRITABLE = 2
 _PIECE = 1 << 16
-_SMALL = 1 << 10
-_SIZES = [b"%x\r\n" % size for size in range(_SMALL)]  # the first line of a chunk; nearly every token's is one of these
+SMALL = 1 << 10
+SIZES = [b"%x\r\n" % size for size in range(SMALL)]  # the first line of a chunk; nearly every token's is one of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class TokenStream:
         self._clock = clock
         self._open = False
         self._buffer = bytearray()
+        self._lend: Callable[[Any], None] = _to_nobody
         self._patience = patience
         self._mark_at = 0.0  # when the buffer was looked at, and how much of what it held then is still there
         self._mark_bytes = 0
@@ -72,24 +74,42 @@ class TokenStream:
 
     # ---- called by the dispatcher
 
+    def lend_to(self, lend: Callable[[Any], None]) -> None:
+        """`lend(socket)` when chunks may be sent by it, past this stream, as nothing waits to be; `lend(None)` when no more."""
+        self._lend = lend
+        self._free()
+
     def push(self, data: bytes) -> None:
         """Send `data`, now or as soon as may be."""
         if self.lost is not None:
             return
         if self._chunked:
             size = len(data)
-            data = b"".join((_SIZES[size] if size < _SMALL else b"%x\r\n" % size, data, b"\r\n"))
+            data = b"".join((SIZES[size] if size < SMALL else b"%x\r\n" % size, data, b"\r\n"))
         if self._open and not self._buffer:
             sent = self._send(data)
             if sent == len(data) or self.lost is not None:
                 return
             data = data[sent:]
+        self.keep(data)
+
+    def keep(self, data: bytes) -> None:
+        """Bytes, framed, for when the socket takes some again: it did not take them, or must not have them yet."""
         waiting = bool(self._buffer)
+        self._lend(None)
         self._buffer += data
         if self._open:
             self._check_behind()
             if not waiting:  # else its greenlet waits for room already: a wake-up for each token would be in vain
                 self._wake.set()
+
+    def lose(self, why: str) -> None:
+        """The client gets no more, for this reason; the first one stands."""
+        if self.lost is None:
+            self.lost = why
+            self._lend(None)
+            self._buffer.clear()
+            self._wake.set()
 
     def end(self) -> None:
         """Nothing more will be pushed."""
@@ -121,7 +141,7 @@ class TokenStream:
             self._begin()
             self._drain_until_ended()
         except OSError:
-            self._lose("client_gone")
+            self.lose("client_gone")
         if self.lost is not None:  # no last chunk: the client must not take this for a whole answer
             raise ConnectionAbortedError(self.lost)
         yield from ()
@@ -135,6 +155,11 @@ class TokenStream:
     def _begin(self) -> None:
         self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # else the kernel hides megabytes from our bound
         self._open = True
+        self._free()
+
+    def _free(self) -> None:
+        if self._open and self._chunked and not self._buffer and self.lost is None:
+            self._lend(self._raw)
 
     def _drain_until_ended(self) -> None:
         room = get_hub().loop.io(self._raw.fileno(), WRITABLE)
@@ -161,6 +186,7 @@ class TokenStream:
                 return
             del self._buffer[:sent]
             self._mark_bytes -= sent
+        self._free()
 
     def _send(self, data: bytes) -> int:
         try:
@@ -169,12 +195,12 @@ class TokenStream:
         except BlockingIOError:
             return 0
         except OSError:
-            self._lose("client_gone")
+            self.lose("client_gone")
             return 0
 
     def _look(self) -> None:
         if self.lost is None and self._watcher.gone():
-            self._lose("client_gone")
+            self.lose("client_gone")
 
     def _check_behind(self) -> None:
         """A steady reader may stay behind for ever, a stalled one may not: what counts is that old bytes leave."""
@@ -187,10 +213,8 @@ class TokenStream:
             self._over_at = now
         too_far = self._over_at is not None and now - self._over_at > patience.burst_s
         if too_far or behind > patience.most_bytes or now - self._mark_at > patience.behind_s:
-            self._lose("slow_client")
+            self.lose("slow_client")
 
-    def _lose(self, why: str) -> None:
-        if self.lost is None:
-            self.lost = why
-            self._buffer.clear()
-            self._wake.set()
+
+def _to_nobody(_socket: Any) -> None:
+    """Until somebody wants to borrow it."""

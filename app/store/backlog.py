@@ -50,6 +50,7 @@ class Backlog:
         self.messages: deque[tuple[Message, int]] = deque()  # each with its slices
         self.jobs: deque[Job] = deque()
         self.marks: deque[Callable[[], object]] = deque()
+        self.pressing = False  # what waits is more than steps: somebody may ask for it soon
         self.more = False  # the last transaction was full: there may be events that nobody will poke for
         self._wake = wake
         self._poked = False
@@ -69,6 +70,11 @@ class Backlog:
         return self._items_put - self._items_taken
 
     @property
+    def urgent(self) -> bool:
+        """Is somebody to be answered by the next transaction, or is there enough for it?"""
+        return bool(self.accepts or self.jobs) or self.events >= MOST_ITEMS
+
+    @property
     def empty(self) -> bool:
         """Nothing waits to be written or done."""
         return not (self.accepts or self.messages or self.jobs)
@@ -84,18 +90,24 @@ class Backlog:
 
     def put(self, items: Sequence[Item], host_late_ns: int) -> None:
         """Events and the web's own words, in order, not to be changed from now on; `host_late_ns` of the step among them."""
+        before, only_steps = self.events, True
         for at in range(0, len(items), MOST_ITEMS):  # once, nearly always; no transaction takes more
             piece = items[at : at + MOST_ITEMS]
-            slices = sum([len(item.decodes) for item in piece if type(item) is StepCompleted])
+            slices = [len(item.decodes) for item in piece if type(item) is StepCompleted]
+            only_steps &= len(slices) == len(piece)
             self._items_put += len(piece)  # before they are there to be taken: the difference is never negative
-            self._slices_put += slices
-            self.messages.append(((piece, host_late_ns), slices))
-        self._poke()
+            self._slices_put += sum(slices)
+            self.messages.append(((piece, host_late_ns), sum(slices)))
+        if not only_steps:
+            self._press()
+        elif not self._poked or before < MOST_ITEMS <= self.events:  # one poke wakes the thread for all the steps that follow
+            self._poked = True
+            self.wake()
 
     def mark(self, done: Callable[[], object]) -> None:
         """`done` is for after all that was handed over before."""
         self.marks.append(done)
-        self._poke()
+        self._press()
 
     def ask(self, job: Job) -> None:
         """Work for after all that was handed over before: the thread wakes."""
@@ -106,9 +118,9 @@ class Backlog:
         """Have the thread look."""
         self._wake.put(None)
 
-    def _poke(self) -> None:
-        if not self._poked:  # events need no haste: one poke wakes the thread for all that follow
-            self._poked = True
+    def _press(self) -> None:
+        if not self.pressing:
+            self.pressing = True
             self.wake()
 
     # ---- the thread's side
@@ -123,7 +135,7 @@ class Backlog:
 
     def take(self) -> Taken:
         """What the next transaction shall hold."""
-        self._poked = self._hurried = False
+        self._poked = self._hurried = self.pressing = False
         while not self._wake.empty():
             self._wake.get()
         job = self.jobs[0] if self.jobs else None  # looked at first: what was handed over before it is then written before it

@@ -27,7 +27,7 @@ Place = tuple[float, str]
 
 def serve(asked: Filters, sort: Order) -> bool:
     """True where this way is likely to be the shortest."""
-    return sort.key in KEYS and not any(name in _NARROW for name, _ in asked.given)
+    return sort.key in KEYS and not asked.by_name and not any(name in _NARROW for name, _ in asked.given)
 
 
 def first(connection: Connection, asked: Filters, sort: Order, n: int, after: Place | None) -> list[str]:
@@ -79,11 +79,7 @@ class _Drawers:
     asked: Filters
     sort: Order
     n: int
-    _column: ColumnElement[Any] = field(init=False)
     _taken: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._column = requests.c[SORTS[self.sort.key]]
 
     def more(self, run: str, after: Place | None) -> Sequence[Place]:
         """Some of the next (key, id) of one run that pass the filters; none at its end."""
@@ -99,15 +95,30 @@ class _Drawers:
         return self._sorted(requests.c.run.is_(None), after, self.n)
 
     def _sorted(self, of: ColumnElement[bool], after: Place | None, size: int) -> Sequence[Place]:
-        """`IS TRUE` keeps a filter from choosing the index: all that it finds would then have to be sorted."""
-        column, id = self._column, requests.c.id
-        where = [of, *(condition.is_(true()) for condition in self.asked.conditions), column.is_not(None)]
-        if after is not None:
-            here = tuple_(column, id)
-            where.append(here < tuple_(*after) if self.sort.descending else here > tuple_(*after))
-        ordered = (column.desc(), id.desc()) if self.sort.descending else (column, id)
-        question = select(column, id).where(*where).order_by(*ordered).limit(size)
-        return [(key, id) for key, id in self.connection.execute(question)]
+        return rows(self.connection, self.asked, self.sort, of, after, size)
+
+
+def rows(
+    connection: Connection,
+    asked: Filters,
+    sort: Order,
+    of: ColumnElement[bool],
+    after: Place | None,
+    size: int,
+    *,
+    defined: bool = True,
+) -> Sequence[Place]:
+    """The next `size` (key, id) of the rows that `of` names whose key is defined, or is not. `IS TRUE` keeps a filter from
+    choosing the index: all that it finds would then have to be sorted."""
+    column, id = sort.column, requests.c.id
+    where = [of, *(condition.is_(true()) for condition in asked.conditions)]
+    where.append(column.is_not(None) if defined else column.is_(None))
+    if after is not None:
+        here, there = (tuple_(column, id), tuple_(*after)) if defined else (id, after[1])
+        where.append(here < there if sort.descending else here > there)
+    ordered = (column.desc(), id.desc()) if sort.descending else (column, id)
+    question = select(column, id).where(*where).order_by(*ordered).limit(size)
+    return [(key, id) for key, id in connection.execute(question)]
 
 
 def values(connection: Connection, key: str, run: str | None) -> tuple[list[Select[Any]], int]:
@@ -123,6 +134,14 @@ def values(connection: Connection, key: str, run: str | None) -> tuple[list[Sele
     count = [select(func.count()).select_from(requests).where(each) for each in drawers]
     rows = sum(connection.execute(each).scalar_one() for each in count)
     return [select(column).where(each, column.is_not(None)) for each in drawers], rows
+
+
+def endpoints(connection: Connection) -> dict[str, str]:
+    """Each run that requests name → where one of them was sent: all of a simulated run have that of simulations."""
+    one, found = requests.alias("one"), _found()
+    endpoint = select(one.c.endpoint).where(one.c.run == found.c.run).limit(1).scalar_subquery()
+    question = select(found.c.run, endpoint).where(found.c.run.is_not(None))
+    return {run: sent_to for run, sent_to in connection.execute(question)}
 
 
 def _bests(connection: Connection, sort: Order, after: Place | None) -> list[tuple[str, float]]:

@@ -49,6 +49,11 @@ class Filters:
         return run if run is not None and run.startswith(RUN_ID) else None
 
     @property
+    def by_name(self) -> bool:
+        """True where runs are asked for by their name or scenario: what was simulated is among the rows then."""
+        return self.run is None and "run" in dict(self.given)
+
+    @property
     def search(self) -> str:
         """The search line that asks for the same."""
         return write(self.given)

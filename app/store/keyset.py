@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, tuple_
 
-from app.store import drawers
+from app.store import column_pages, drawers
 from app.store.errors import QueryError
 from app.store.filters import SORTS, Filters, Order, fingerprint
 from app.store.models import requests
@@ -40,7 +40,7 @@ def page(
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Rows of `requests` and the cursor of the next page, None at the end."""
     mark = fingerprint(asked, sort)
-    place = None if not cursor else _decode(cursor, mark)
+    place = None if not cursor else _decode(cursor, mark, sort)
     rows: list[dict[str, Any]] = []
     if place is None or place.key is not None:
         rows = _defined(connection, asked, sort, size + 1, place)
@@ -77,11 +77,13 @@ def count_in(connection: Connection, asked: Filters, seconds: float, known: int)
 
 
 def _defined(connection: Connection, asked: Filters, sort: Order, n: int, after: Place | None) -> list[dict[str, Any]]:
+    place, ids = None if after is None else (after.key, after.id), None
     if drawers.serve(asked, sort):
-        place = None if after is None else (after.key, after.id)
         ids = within(connection, drawers.PATIENCE_S, partial(drawers.first, connection, asked, sort, n, place))
-        if ids is not None:
-            return _whole(connection, ids)
+    elif column_pages.serve(asked, sort):
+        ids = column_pages.first(connection, asked, sort, n, place)
+    if ids is not None:
+        return _whole(connection, ids)
     column, key = sort.column, requests.c.id
     where: list[ColumnElement[bool]] = [*asked.conditions, column.is_not(None)]
     if after is not None:
@@ -96,6 +98,11 @@ def _undefined(connection: Connection, asked: Filters, sort: Order, n: int, afte
     key = requests.c.id
     if not requests.c[SORTS[sort.key]].nullable:
         return []
+    if column_pages.serve(asked, sort):
+        place = None if after is None else (None, after.id)
+        ids = column_pages.first(connection, asked, sort, n, place, defined=False)
+        if ids is not None:
+            return _whole(connection, ids)
     where: list[ColumnElement[bool]] = [*asked.conditions, sort.column.is_(None)]
     if after is not None:
         where.append(key < after.id if sort.descending else key > after.id)
@@ -125,7 +132,7 @@ def _encode(place: Place, mark: str) -> str:
     return base64.urlsafe_b64encode(json.dumps([mark, place.key, place.id]).encode()).decode().rstrip("=")
 
 
-def _decode(cursor: str, mark: str) -> Place:
+def _decode(cursor: str, mark: str, sort: Order) -> Place:
     try:
         made_for, key, row_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError, TypeError):
@@ -133,6 +140,6 @@ def _decode(cursor: str, mark: str) -> Place:
     if made_for != mark:
         raise QueryError("cursor belongs to other filters or another order", "cursor")
     small = isinstance(key, (int, float)) and not isinstance(key, bool) and abs(key) < 1 << 63
-    if not isinstance(row_id, str) or not (small or key is None or isinstance(key, str)):
+    if not isinstance(row_id, str) or not (key is None or (isinstance(key, str) if sort.key == "id" else small)):
         raise QueryError("cursor is not one of ours", "cursor")
     return Place(key, row_id)

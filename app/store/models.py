@@ -99,19 +99,10 @@ requests = Table(
     Column("scheduled_at", BigInteger),
     Column("first_token_at", BigInteger),
     Column("finished_at", BigInteger),
-    Column("prompt_tokens", Integer),
-    Column("cached_tokens", Integer),
-    Column("output_tokens", Integer),
-    Column("max_tokens", Integer),
+    *[Column(name, Integer) for name in ("prompt_tokens", "cached_tokens", "output_tokens", "max_tokens")],
     *[Column(name, BigInteger) for name in WAIT_COLUMNS],
-    Column("prefill_ns", BigInteger),
-    Column("decode_ns", BigInteger),
-    Column("stalled_ns", BigInteger),
-    Column("preempted_ns", BigInteger),
-    Column("queue_ms", Float),
-    Column("ttft_ms", Float),
-    Column("tpot_ms", Float),
-    Column("e2e_ms", Float),
+    *[Column(name, BigInteger) for name in ("prefill_ns", "decode_ns", "stalled_ns", "preempted_ns")],
+    *[Column(name, Float) for name in ("queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")],
     Column("top_wait", String(16)),
     Column("preemptions", Integer),
     Column("overtaken", Integer),  # later arrivals that were admitted before its first admission, or its end
@@ -182,11 +173,7 @@ client_requests = Table(
     Column("n", BigInteger),
     Column("tenant", Text),
     Column("kind", Text),
-    Column("due_ms", Float),
-    Column("sent_ms", Float),
-    Column("first_ms", Float),
-    Column("last_ms", Float),
-    Column("end_ms", Float),
+    *[Column(name, Float) for name in ("due_ms", "sent_ms", "first_ms", "last_ms", "end_ms")],
     Column("status", String(16), nullable=False),
     Column("http", Integer),
     Column("error", Text),
@@ -209,6 +196,19 @@ run_summaries = Table(
     Column("open_rows", BigInteger, nullable=False),
     Column("lines", LargeBinary, nullable=False),  # run_summary.Kept
     Column("draws", LargeBinary, nullable=False),
+)
+
+run_columns = Table(
+    "run_columns",
+    metadata,
+    Column("name", String(32), primary_key=True),  # of the column of `requests`
+    Column("run", String(64), primary_key=True),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("size", Integer, nullable=False),  # how many values: of so many requests, in the order of their ids
+    Column("form", String(8), nullable=False),
+    Column("first_id", String(64), nullable=False),
+    Column("last_id", String(64), nullable=False),
+    Column("data", LargeBinary, nullable=False),  # run_columns.Part
 )
 
 settings_changes = Table(

@@ -11,8 +11,9 @@ from __future__ import annotations
 import time
 import zlib
 from array import array
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -26,7 +27,8 @@ from app.store.instants import iso
 from app.store.models import client_requests, requests, run_summaries
 from app.store.models import runs as runs_table
 from app.store.report_figures import Slo
-from app.store.report_rows import Told, gather, nobody
+from app.store.report_rows import Gathered, Told, gather, nobody
+from app.store.run_columns import Part, pack
 
 VERSION = 3  # of the figures: raised with every change of what a report or a comparison says of the same rows
 PROGRESS = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
@@ -35,35 +37,48 @@ _FIELDS = ("version", "server_rows", "client_rows", "open_rows")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A summary as it is written. `lines`: deflated JSON of what a comparison shows beside the report; `draws`: resamples."""
+    """A summary as it is written. `lines`: deflated JSON of what a comparison shows beside the report; `draws`: resamples.
+
+    sorted_by: the columns of the run's sort keys (run_columns.py); none where a request of it was still open.
+    """
 
     report: dict[str, Any]
     columns: dict[str, Any]
     lines: bytes
     draws: bytes
+    sorted_by: list[Part]
 
     @property
     def as_bytes(self) -> bytes:
-        """For another process."""
-        return orjson.dumps([self.report, self.columns, self.lines.hex(), self.draws.hex()], option=orjson.OPT_NON_STR_KEYS)
+        """For another process: a line of JSON, then what is packed already, end to end."""
+        packed = [self.lines, self.draws, *[part.data for part in self.sorted_by]]
+        parts = [asdict(part) | {"data": None} for part in self.sorted_by]
+        head = [self.report, self.columns, [len(each) for each in packed], parts]
+        return b"".join([orjson.dumps(head, option=orjson.OPT_NON_STR_KEYS), b"\n", *packed])
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Kept:
         """The same again."""
-        report, columns, lines, draws = orjson.loads(data)
-        return cls(report, columns, bytes.fromhex(lines), bytes.fromhex(draws))
+        head, _, rest = data.partition(b"\n")
+        report, columns, sizes, parts = orjson.loads(head)
+        ends = list(accumulate(sizes, initial=0))
+        lines, draws, *packed = [rest[start:end] for start, end in pairwise(ends)]
+        sorted_by = [Part(**part | {"data": mine}) for part, mine in zip(parts, packed, strict=True)]
+        return cls(report, columns, lines, draws, sorted_by)
 
 
 def compute(connection: Connection, run_id: str, slo: Slo | None = None, told: Told = nobody) -> Kept:
     """From the rows as they are now; raises QueryError("run") when there is no such run. `told` hears of its progress."""
     counted = _rows(connection, run_id) | {"open_rows": open_rows(connection, run_id)}
     columns = counted | {"version": VERSION, "made_wall": time.time_ns()}
-    made = _computed(connection, run_id, slo, told)
+    found = gather(connection, run_id, told)
+    made = _computed(connection, found, run_id, slo, told)
     names = {name: n for name, (n, _) in made.draws.items()}
     drawn = {name: draws for name, (_, draws) in made.draws.items() if draws is not None}
     lines = {"extra": made.extra, "engine": made.report["engine"], "n": names, "drawn": list(drawn)}
     packed = zlib.compress(orjson.dumps(lines, option=orjson.OPT_NON_STR_KEYS), 1)
-    return Kept(made.report, columns, packed, b"".join(draws.tobytes() for draws in drawn.values()))
+    sorted_by = [] if columns["open_rows"] else pack(sorted(found.server, key=itemgetter("id")))
+    return Kept(made.report, columns, packed, b"".join(draws.tobytes() for draws in drawn.values()), sorted_by)
 
 
 def keep(connection: Connection, run_id: str, kept: Kept) -> dict[str, Any]:
@@ -106,7 +121,7 @@ def made_anew(report: dict[str, Any], why: str) -> dict[str, Any]:
 def side(connection: Connection, run_id: str, slo: Slo | None = None) -> Side:
     """What a run brings to a comparison, kept or made anew."""
     if outdated(connection, run_id, slo) is not None:
-        return _computed(connection, run_id, slo, nobody)
+        return _computed(connection, gather(connection, run_id), run_id, slo, nobody)
     row = connection.execute(select(run_summaries).where(run_summaries.c.run == run_id)).mappings().one()
     lines = orjson.loads(zlib.decompress(row["lines"]))
     numbers = array("f", row["draws"])
@@ -170,8 +185,7 @@ def open_rows(connection: Connection, run_id: str) -> int:
     return int(connection.execute(question).scalar_one())
 
 
-def _computed(connection: Connection, run_id: str, slo: Slo | None, told: Callable[[str, int], object]) -> Side:
-    found = gather(connection, run_id, told)
+def _computed(connection: Connection, found: Gathered, run_id: str, slo: Slo | None, told: Told) -> Side:
     told("figures", 0)
     changes = [change.as_json for change in splits.changes_in(connection, found)]
     return side_of(connection, found, run_id, slo, splits.zero(found), {"changes": changes})

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, delete, func, insert, select, update
 
-from app.store import lives
+from app.store import lives, run_columns
 from app.store.errors import QueryError, StoreError
 from app.store.instants import iso
 from app.store.models import boots, client_requests, request_events, requests, run_summaries, runs, settings_changes, steps
@@ -75,10 +75,12 @@ def change(connection: Connection, run_id: str, **columns: Any) -> dict[str, Any
 def remove(connection: Connection, run_id: str) -> Generator[None, None, int]:
     """Delete a run that has ended, its requests, their events and the client's rows, slice by slice; requests deleted.
 
-    The run's row goes last, so that a deletion that was cut short can be repeated.
+    What is kept of its keys goes first: such columns are believed while there are as many requests as they have values. The
+    run's row goes last, so that a deletion that was cut short can be repeated.
     """
     if _row(connection, run_id)["status"] in ACTIVE:
         raise StoreError(f"run {run_id} is active: stop it first", "run")
+    yield from run_columns.forget(connection, run_id)
     deleted, ends_at = 0, time.monotonic() + _TURN_S
     for count in _pieces(connection, run_id):
         deleted += count

@@ -13,7 +13,8 @@ SimpleQueue, the thread's only thing to block on. What callers hand over lies in
     job(work, done)     work(connection) in a transaction of its own, then done(result, None) or done(None, error);
                         a generator gets one transaction a step (keep each ≤ 10 ms), others go between
 
-Group commit: all accepts that are there share a commit at once; events alone linger up to 4 ms for company.
+Group commit: all accepts that are there share a commit at once; events linger up to 4 ms for company, and
+steps alone up to 100: nobody waits for them, and a transaction costs the web process as much as fifty tokens do.
 Nothing is dropped for want of room: `full` tells the web to refuse instead, `overflowing` to let the engine wait. While
 the database refuses what it is given (`trouble`), everything is tried again twice a second.
 Invariant: done(None) comes after the commit that holds the row; an event is never written before its request's row, nor
@@ -43,6 +44,7 @@ from scheduler.core.events import Event
 
 MAX_BACKLOG = 50_000  # rows that wait
 LINGER_S = 0.004
+STEPS_S = 0.1
 RETRY_S = 0.5
 PATIENCE_S = 1.0  # who came during a try that took longer, and failed, does not wait for another
 LOOK_S = 2.0  # how often it is looked whether the file is still there
@@ -237,13 +239,18 @@ class Writer:
             self._rest()
             return
         idle = not (self._closing or backlog.jobs or backlog.more)
-        if idle and backlog.wait(LOOK_S) and backlog.messages and not backlog.accepts:
-            backlog.wait(LINGER_S)  # cut short by an accept or a job, not by more events
+        if idle and backlog.wait(LOOK_S) and backlog.messages:
+            self._linger(STEPS_S, lambda: backlog.pressing or backlog.urgent)
+            if backlog.pressing:
+                self._linger(LINGER_S, lambda: backlog.urgent)
 
     def _rest(self) -> None:
         """Until the next try: whoever brings more meanwhile does not hasten it, only a close does."""
-        end = self._mono() + round(RETRY_S * 1e9)
-        while not self._closing and (left := end - self._mono()) > 0:
+        self._linger(RETRY_S, lambda: False)
+
+    def _linger(self, seconds: float, enough: Callable[[], bool]) -> None:
+        end = self._mono() + round(seconds * 1e9)
+        while not (self._closing or enough()) and (left := end - self._mono()) > 0:
             self._backlog.wait(left / 1e9)
 
     def _cycle(self) -> None:

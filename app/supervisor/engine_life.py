@@ -14,17 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from app.supervisor.breaker import CRASH_WINDOW_S, CRASHES_ALLOWED, Breaker
 from app.supervisor.engine_ties import Client, Listeners, MakeClient, Status
-from app.supervisor.pulse import HANG_S, Pulse
+from app.supervisor.hang_watch import HangWatch
+from app.supervisor.pulse import HANG_S
 from scheduler.engine.messages import PROTOCOL, Events, Failed, Hello, Loading, Ready, Reply, StepDone, Submit
 from scheduler.errors import BatchscopeError, EngineGone
 
 log = logging.getLogger("batchscope")
 
-WATCH_S = 1.0
 STOPPED = "shutdown: the server was stopped"  # the last status of all: no life comes after it, unlike after every other end
 RETRY_S = 2.0  # when a client may ask again while a new life is on its way
 
@@ -64,20 +65,19 @@ class EngineLife:
         self._client: Client | None = None
         self._heard_boot = 0  # the life that is listened to; 0 between two
         self._hung_boot = 0  # the last one that was killed because it hung
-        self._last_words = ""  # of the last life that said why it ended
+        self._last_words = ""  # in brackets, of the last life that said why it ended
         self._stopping = False
         self._served = False
         self._rest_until = 0.0
-        self._hang_s = hang_s
         self._breaker = Breaker(clock)
-        self._pulse = Pulse(clock, hang_s)
+        self.watch = HangWatch(lambda: self.status, listeners.work, hang_s, clock, sleep)
 
     # ---- life
 
     def start(self) -> None:
         """Begin the first life and the watch for hangs."""
         self._begin()
-        self._spawn(self._watch, "engine-watch")
+        self._spawn(partial(self.watch.keep, lambda: self._stopping, self._kill_hung), "engine-watch")
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the engine; what is unfinished ends as `abort: shutdown`."""
@@ -104,18 +104,12 @@ class EngineLife:
         """The scheduler settings in effect; empty before the first life is ready."""
         return dict(self.status.settings)
 
-    @property
-    def own_policy(self) -> dict[str, Any] | None:
-        """The policy in effect as Ready told it, if it is one of the user's own."""
-        name = self.status.settings.get("policy")
-        return next((row for row in self.status.policies if row["name"] == name), None)
-
     # ---- what the web asks of it
 
     def submit(self, submits: Iterable[Submit]) -> None:
         """Send sequences. When the engine is gone this very moment they go to the next one, as `resubmit` tells."""
         for submit in submits:
-            self._try(partial(_submit, submit))
+            self._try(methodcaller("submit", submit))
 
     def abort(self, ids: list[str], detail: str) -> bool:
         """Ask for the end of sequences; False when there is no engine to ask."""
@@ -128,7 +122,7 @@ class EngineLife:
             self._scheduler.update(changes)
             if "policy" in changes and "policy_params" not in changes:
                 self._scheduler.pop("policy_params", None)
-        self._take_reply(reply)
+        self.status.answered(reply)
         return reply
 
     def hold(self, what: str) -> Reply:
@@ -138,7 +132,7 @@ class EngineLife:
         except EngineGone:
             self.status.paused = False  # it may be held, or frozen: from here on what it does decides, else nobody ever would
             raise
-        self._take_reply(reply)
+        self.status.answered(reply)
         self._tell.on_status("paused" if self.status.paused else "up", "")
         return reply
 
@@ -154,21 +148,19 @@ class EngineLife:
         boot, old = self._next_boot(), self.status
         state, text = ("down", self._died()) if old.boot else ("loading", "starting the engine")
         self._heard_boot = boot
-        self.status = Status(
-            state, text, boot, old.version, settings=old.settings, capacity=old.capacity, policies=old.policies
-        )
+        self.status = old.next(boot, state, text)
         self._tell.on_status(state, text)
-        self._pulse = Pulse(self._clock, self._hang_s)
+        self.watch.begin()
         self._client = self._make_client(lambda message: self._message(boot, message), lambda: self._gone(boot))
         self._client.start(Hello(PROTOCOL, boot, self._scheduler, self._model, self.status.version, self._policies))
 
     def _died(self) -> str:
-        return f"the engine died{self._last_words and f' ({self._last_words})'}; a new one is starting"
+        return f"the engine died{self._last_words}; a new one is starting"
 
     def _message(self, boot: int, message: Any) -> None:
         if boot != self._heard_boot:
             return
-        self._pulse.heard(message)
+        self.watch.heard(message)
         match message:
             case Events() | StepDone():
                 self._tell.on_events(message)
@@ -186,8 +178,7 @@ class EngineLife:
 
     def _ready(self, message: Ready) -> None:
         status = self.status
-        status.settings, status.version, status.capacity = dict(message.settings), message.version, dict(message.capacity)
-        status.policies = list(message.policies)
+        status.ready(message)
         self._tell.on_ready(message)
         status.state, status.text, self._served = "up", "", True
         self._tell.on_status("up", "")
@@ -205,7 +196,7 @@ class EngineLife:
             status.text = STOPPED
             self._tell.on_status("down", STOPPED)
             return  # who stops it ends what is unfinished
-        self._last_words = failure.message if failure else ""
+        self._last_words = f" ({failure.message})" if failure else ""
         status.text = failure.message if failure else self._died()
         self._tell.on_status("down", status.text)
         explained = self._tell.on_gone("step_hang" if self._hung_boot == boot else "engine_crash")
@@ -233,32 +224,15 @@ class EngineLife:
         rest = self._breaker.rest_s
         if rest:
             self._rest_until = self._clock() + rest
-            why = f" ({self._last_words})" if self._last_words else ""
-            self.status.text = f"the engine died {CRASHES_ALLOWED} times within {CRASH_WINDOW_S:g} s{why}; resting {rest:g} s"
+            often = f"the engine died {CRASHES_ALLOWED} times within {CRASH_WINDOW_S:g} s{self._last_words}"
+            self.status.text = f"{often}; resting {rest:g} s"
             log.error("%s", self.status.text)
             self._tell.on_status("down", self.status.text)
             self._sleep(rest)
 
-    def _watch(self) -> None:
-        period = min(WATCH_S, self._hang_s / 4)
-        while not self._stopping:
-            asleep = self._clock()
-            self._sleep(period)
-            if self._clock() - asleep > period + WATCH_S:
-                self._pulse.beat()  # it was us who stood still: what it said meanwhile is still to be read
-            elif self.hung:
-                log.error("the engine has work and took no step for %.0f s: killed", self._pulse.silent_s)
-                self._hung_boot = self._heard_boot
-                self.kill()
-
-    @property
-    def hung(self) -> bool:
-        """It has work, is not held, and does not step; or it loads and says nothing."""
-        if not self.up:
-            return self._pulse.stuck
-        if self.status.paused or not self._tell.work():
-            self._pulse.beat()
-        return self._pulse.hung
+    def _kill_hung(self) -> None:
+        self._hung_boot = self._heard_boot
+        self.kill()
 
     def _try(self, send: Callable[[Client], None]) -> bool:
         if self._client is None or not self.up:
@@ -273,10 +247,3 @@ class EngineLife:
         if self._client is None or not self.up:
             raise EngineGone(f"the engine is {self.status.state}: {self.status.text}")
         return self._client
-
-    def _take_reply(self, reply: Reply) -> None:
-        self.status.settings, self.status.version, self.status.paused = dict(reply.settings), reply.version, reply.paused
-
-
-def _submit(submit: Submit, client: Client) -> None:
-    client.submit(submit)

@@ -1,6 +1,6 @@
 """What a life of the engine is tied to: the client that it speaks through, who hears of it, and what is known of it.
 
-Types only; engine_life.py says what happens when.
+Shapes, and what a Status makes of what the engine says; engine_life.py says what happens when.
 """
 
 from __future__ import annotations
@@ -57,3 +57,22 @@ class Status:
     capacity: dict[str, Any] = field(default_factory=dict)
     failure: Failed | None = None
     policies: list[dict[str, Any]] = field(default_factory=list)  # the user's own, as Ready told
+
+    @property
+    def own_policy(self) -> dict[str, Any] | None:
+        """The policy in effect as Ready told it, if it is one of the user's own."""
+        name = self.settings.get("policy")
+        return next((row for row in self.policies if row["name"] == name), None)
+
+    def next(self, boot: int, state: str, text: str) -> Status:
+        """Of the life after this one: what this one said of itself holds until the next one speaks."""
+        return Status(state, text, boot, self.version, settings=self.settings, capacity=self.capacity, policies=self.policies)
+
+    def ready(self, message: Ready) -> None:
+        """It serves, and says with what."""
+        self.settings, self.version, self.capacity = dict(message.settings), message.version, dict(message.capacity)
+        self.policies = list(message.policies)
+
+    def answered(self, reply: Reply) -> None:
+        """What is in effect after a change or a hold."""
+        self.settings, self.version, self.paused = dict(reply.settings), reply.version, reply.paused

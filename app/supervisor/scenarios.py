@@ -18,7 +18,10 @@ from typing import Any
 
 from scheduler.errors import SettingsError
 
-FOLDER = Path(__file__).resolve().parents[2] / "loadgen" / "scenarios"
+LOADGEN = Path(__file__).resolve().parents[2] / "loadgen"
+FOLDER = LOADGEN / "scenarios"
+_FACTOR = tomllib.loads((LOADGEN / "orders.toml").read_text("utf-8"))["rate_factor"]
+LEAST_FACTOR, MOST_FACTOR = float(_FACTOR["least"]), float(_FACTOR["most"])  # of a scenario's load, that a run may be asked for
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,), "shape": (str,)}
 LONGEST = 4096  # characters of a value
 TIMEOUT_S = 30.0
@@ -84,7 +87,7 @@ def _ask(name: str, given: Mapping[str, Any], what: str, prefix: str = "") -> di
     words = [*MODULE, f"--scenario={name}", what, *(f"--set={key}={value}" for key, value in given.items())]
     try:
         with _TURNS:
-            made = subprocess.run(words, capture_output=True, cwd=FOLDER.parents[1], timeout=TIMEOUT_S, check=False)
+            made = subprocess.run(words, capture_output=True, cwd=LOADGEN.parent, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         raise SettingsError(f"the load generator did not answer about {name} within {TIMEOUT_S:.0f} s", "scenario") from None
     if made.returncode != 0:

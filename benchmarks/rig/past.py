@@ -11,14 +11,16 @@ import random
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Table
 
 from app.store import migrate
-from app.store.models import client_requests, requests, runs, steps
+from app.store.models import client_requests, requests, run_columns, runs, steps
 from app.store.packing import pack_gaps, pack_slices
+from app.store.run_columns import IDS, KEYS, Part, pack
 
 RUN_ROWS = 10_000
 LONG = ("run_long_a", "run_long_b")
@@ -41,6 +43,7 @@ _STEPS = (
     "boot", "seq", "step", "started_at", "ended_at", "ended_wall", "token_budget", "prefill_tokens", "decode_tokens", "binding",
     "waiting", "running", "preempted", "blocks_free", "host_late_ns", "slices",
 )  # fmt: skip
+_COLUMNS = ("run", *(field.name for field in fields(Part)))
 _RUNS = ("id", "status", "external", "foreign_target", "created_wall", "started_wall", "ended_wall", "scenario", "seed")
 _NO_SLICES = pack_slices((), ())
 Row = tuple[Any, ...]
@@ -64,8 +67,18 @@ def fill(path: Path, count: int) -> float:
             _insert(connection, client_requests, _CLIENT, [_seen(told, row) for row in made if row[1] in (*LONG, SHORT)])
         _insert(connection, steps, _STEPS, _steps(count))
         _insert(connection, runs, _RUNS, _runs(count))
+        _insert(connection, run_columns, _COLUMNS, _columns(connection))
     connection.close()
     return round(time.perf_counter() - began, 1)
+
+
+def _columns(connection: sqlite3.Connection) -> Iterator[Row]:
+    """Of every run, as a server keeps them at its end."""
+    names = (IDS, *KEYS)
+    for (run,) in connection.execute("SELECT id FROM runs").fetchall():
+        found = connection.execute(f"SELECT {', '.join(names)} FROM requests WHERE run = ? ORDER BY id", (run,))
+        for part in pack(dict(zip(names, row, strict=True)) for row in found):
+            yield run, *astuple(part)
 
 
 def _insert(connection: sqlite3.Connection, table: Table, names: tuple[str, ...], rows: Any) -> None:

@@ -48,15 +48,16 @@ class Portions:
 
 
 class Batching:
-    """The rules above for one set of limits. `apart`: steps prefill or decode, never both."""
+    """The rules above for one set of limits. `apart`: steps prefill or decode, never both; `continuous`: neither rule."""
 
-    __slots__ = ("budget", "static", "apart", "_whole", "_cap", "_adaptive", "_uncapped")
+    __slots__ = ("budget", "static", "apart", "continuous", "_whole", "_cap", "_adaptive", "_uncapped")
 
     def __init__(self, limits: Limits, ceiling: int | None = None) -> None:
         self.budget = limits.max_num_batched_tokens if ceiling is None else min(ceiling, limits.max_num_batched_tokens)
         self.static = limits.batching == "static"
         self.apart = limits.batching == "merge"
-        self._whole = self.static or self.apart or not limits.enable_chunked_prefill
+        self.continuous = not (self.static or self.apart)
+        self._whole = not self.continuous or not limits.enable_chunked_prefill
         self._cap = 0 if self._whole else limits.long_prefill_token_threshold
         self._adaptive = limits.long_prefill_token_threshold_adaptive
         self._uncapped = Portions(self.budget, self._whole, 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scheduler.core.decode_group import DecodeGroup
 from scheduler.core.holders import Blockers, Holding
@@ -24,6 +24,7 @@ SHOWN = 5
 BINDING = (  # what a set is made of; in a tuple of them, since an attribute of an enum's class costs 80 ns (CPython 3.11)
     WaitReason.SLOTS, WaitReason.STATIC_BATCH, WaitReason.KV_BLOCKS, WaitReason.TOKEN_BUDGET, WaitReason.PREFILL_CAP,
 )  # fmt: skip
+UNBOUND = WaitReason.STEP  # asked first: most steps are, and of a tuple each element is compared
 MATERIAL = 10  # an amount that moved by more than limit / MATERIAL is news
 
 
@@ -46,6 +47,15 @@ class Shares:
         self._changed[name] = None
         self.total += amount
         self.moved += abs(amount)
+
+    def add_one_each(self, names: Sequence[str]) -> None:
+        """One more of each of `names`, which may name one of them again."""
+        amounts, changed = self._amounts, self._changed
+        for name in names:
+            amounts[name] = amounts.get(name, 0) + 1
+            changed[name] = None
+        self.total += len(names)
+        self.moved += len(names)
 
     def of(self, name: str) -> int:
         """The amount of `name`."""
@@ -106,7 +116,7 @@ class WaitLedger:
         """The step's set if it is news, else None. slots, blocks: how many there are; free: blocks."""
         binding, changed = plan.binding, plan.binding is not self._binding
         self._binding = binding
-        if binding not in BINDING:
+        if binding is UNBOUND or binding not in BINDING:
             return None
         match binding:
             case WaitReason.SLOTS | WaitReason.STATIC_BATCH:

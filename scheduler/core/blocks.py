@@ -53,11 +53,11 @@ class BlockPool:
         self.size = size
         self.caching = caching
         self.salted = salted
-        self._refs = [0] * total
+        self._shared: dict[int, int] = {}  # references beyond the first; few blocks have any
         self._key_of: list[Key | None] = [None] * total
         self._place_of = [0] * total
         self._plain = list(range(total - 1, -1, -1))
-        self._cached: OrderedDict[int, None] = OrderedDict()  # oldest first: the next one to be evicted
+        self._cached: OrderedDict[int, Key] = OrderedDict()  # oldest first: the next one to be evicted
         self._index: dict[Key, int] = {}
         self._last_place = 0
         self._observer: Observer | None = None
@@ -104,10 +104,9 @@ class BlockPool:
         index, key_of, place_of, observer, last = self._index, self._key_of, self._place_of, self._observer, self._last_place
         for block, tokens in zip(blocks, contents, strict=True):
             key = (place, tokens)
-            keeper = index.setdefault(key, block)  # one look-up: a tuple's hash is made anew for each
-            if keeper != block or key_of[block] is not None:
-                assert keeper != block or key_of[block] == key, f"block {block} was published before, with other content"
-                place = place_of[keeper]
+            # One look-up: a tuple's hash is made anew for each.
+            if index.setdefault(key, block) != block or key_of[block] is not None:
+                place = self._known(block, key)
                 continue
             place = last = last + 1
             key_of[block], place_of[block] = key, place
@@ -115,6 +114,25 @@ class BlockPool:
                 observer.block_cached(key, place)
         self._last_place = last
         return place
+
+    def publish_one(self, block: int, place: Place, tokens: bytes) -> Place:
+        """The same of one block: decodes fill theirs one at a time."""
+        if not self.caching:
+            return place
+        key = (place, tokens)
+        if self._index.setdefault(key, block) != block or self._key_of[block] is not None:
+            return self._known(block, key)
+        self._last_place = end = self._last_place + 1
+        self._key_of[block], self._place_of[block] = key, end
+        if self._observer is not None:
+            self._observer.block_cached(key, end)
+        return end
+
+    def _known(self, block: int, key: Key) -> int:
+        """Where the prefix of `key` ends, which was published before: by an equal block, or by this one."""
+        keeper = self._index[key]
+        assert keeper != block or self._key_of[block] == key, f"block {block} was published before, with other content"
+        return self._place_of[keeper]
 
     def observe(self, observer: Observer | None) -> None:
         """`observer`, and nobody else, hears of blocks from now on."""
@@ -124,72 +142,87 @@ class BlockPool:
 
     def room(self, hits: Sequence[int], returned: Sequence[Sequence[int]] = ()) -> int:
         """Free blocks that would be left after sharing `hits`, were the block tables `returned` released before."""
-        refs = self._refs
+        cached = self._cached
         if not returned:
-            return self.free - sum([not refs[block] for block in hits])
-        back = Counter(block for table in returned for block in table)
-        freed = sum([refs[block] == count for block, count in back.items()])
-        return self.free + freed - sum([refs[block] == back[block] for block in hits])
+            return self.free - sum([block in cached for block in hits])
+        back, refs = Counter(block for table in returned for block in table), self._refs
+        freed = sum([refs(block) == count for block, count in back.items()])
+        return self.free + freed - sum([refs(block) == back[block] for block in hits])
+
+    def _refs(self, block: int) -> int:
+        """References on a block that is not plain."""
+        return 0 if block in self._cached else 1 + self._shared.get(block, 0)
 
     def share(self, hits: Sequence[int]) -> None:
         """Take one more reference on each of `hits`."""
-        refs = self._refs
+        cached, shared = self._cached, self._shared
         for block in hits:
-            if not refs[block]:
-                del self._cached[block]
+            if block in cached:
+                del cached[block]
                 self.free -= 1
-            refs[block] += 1
+            else:
+                shared[block] = shared.get(block, 0) + 1
 
     def take(self, count: int) -> list[int]:
         """`count` fresh blocks; that there are so many was asked before. Once no plain one is left, cached ones are evicted,
         those unused for longest first."""
-        plain, cached, refs = self._plain, self._cached, self._refs
-        from_plain = min(count, len(plain))
-        blocks = plain[: -from_plain - 1 : -1] if from_plain else []
-        del plain[len(plain) - from_plain :]
-        if count > from_plain:
-            evicted = [cached.popitem(last=False)[0] for _ in range(count - from_plain)]
-            self._forget(evicted)
-            blocks += evicted
-        for block in blocks:
-            refs[block] = 1
+        plain = self._plain
+        rest = len(plain) - count
+        if rest >= 0:
+            blocks = plain[rest:]
+            blocks.reverse()
+            del plain[rest:]
+        else:
+            blocks = plain[::-1]
+            plain.clear()
+            self._evict(-rest, blocks)
         self.free -= count
         return blocks
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give one reference on each of `blocks` back."""
-        refs, key_of, cached, shared = self._refs, self._key_of, self._cached, 0
+        key_of, cached, plain, shared = self._key_of, self._cached, self._plain, self._shared
+        kept = 0
         for block in reversed(blocks):  # tail first: the heads of prefixes, which most requests share, live longest
-            left = refs[block] = refs[block] - 1
-            if left:
-                shared += 1
-            elif key_of[block] is None:
-                self._plain.append(block)
-            else:
-                cached[block] = None
-        self.free += len(blocks) - shared
-
-    def _forget(self, blocks: Sequence[int]) -> None:
-        index, key_of, observer = self._index, self._key_of, self._observer
-        for block in blocks:
+            if shared and block in shared:
+                self._unshare(block)
+                kept += 1
+                continue
             key = key_of[block]
-            assert key is not None, f"cached block {block} has no key"
+            if key is None:
+                plain.append(block)
+            else:
+                cached[block] = key
+        self.free += len(blocks) - kept
+
+    def _unshare(self, block: int) -> None:
+        """One reference of several is given back."""
+        left = self._shared[block] = self._shared[block] - 1
+        if not left:
+            del self._shared[block]
+
+    def _evict(self, count: int, blocks: list[int]) -> None:
+        """The content of the `count` cached blocks unused for longest is forgotten; they are appended to `blocks`."""
+        popitem, index, key_of, observer = self._cached.popitem, self._index, self._key_of, self._observer
+        for _ in range(count):
+            block, key = popitem(False)  # the oldest; `last=` by name costs as much again
             del index[key]
             key_of[block] = None
+            blocks.append(block)
             if observer is not None:
                 observer.block_evicted(key, self._place_of[block])
 
     def check(self, tables: Iterable[Sequence[int]]) -> None:
         """Assert the invariant; `tables` are all block tables that hold references."""
         held = Counter(block for table in tables for block in table)
-        assert all(self._refs[block] == held[block] for block in range(self.total)), "ref counts differ from references"
-        used = sum(1 for count in self._refs if count)
-        assert self.free == len(self._plain) + len(self._cached), "free blocks are miscounted"
-        assert used + self.free == self.total, f"{used} used + {self.free} free != {self.total}"
         free = [*self._plain, *self._cached]
-        assert len(free) == len(set(free)) and not any(self._refs[block] for block in free), "a free block is referenced"
+        assert self.free == len(free), "free blocks are miscounted"
+        assert len(free) == len(set(free)) and not any(block in held for block in free), "a free block is referenced"
+        more = {block: count - 1 for block, count in held.items() if count > 1}
+        assert self._shared == more, "ref counts differ from references"
+        assert len(held) + self.free == self.total, f"{len(held)} used + {self.free} free != {self.total}: ref counts are lost"
         assert all(self._key_of[block] is None for block in self._plain), "a plain block has a key"
-        assert all(self._key_of[block] is not None for block in self._cached), "a cached block has no key"
+        assert all(self._key_of[block] == key for block, key in self._cached.items()), "a cached block has another key"
         keyed = [block for block in range(self.total) if self._key_of[block] is not None]
         assert len(keyed) == len(self._index), "keys and blocks do not correspond"
         assert all(self._key_of[block] == key for key, block in self._index.items()), "a key points at another block"

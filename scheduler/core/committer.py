@@ -26,9 +26,10 @@ class Committer:
         failed = self._decodes(plan, output, now, events)
         chunks = self._chunks(plan, output, now, events) if plan.chunks else ()
         assert not life.in_step, "a planned chunk was not accounted for"
+        life.seq = seq = life.seq + 1  # as life.event does: a call with so many values passed on costs as much again
         events.append(
-            life.event(
-                StepCompleted, now, plan.step, plan.started_at, now, plan.token_budget, plan.binding, plan.waiting_by_reason,
+            StepCompleted(
+                life.boot, seq, now, plan.step, plan.started_at, now, plan.token_budget, plan.binding, plan.waiting_by_reason,
                 plan.running, plan.preempted, life.pool.free, plan.decode_numbers, chunks, failed, plan.blockers,
             )
         )  # fmt: skip

@@ -128,7 +128,7 @@ class DecodeGroup:
 
     def stopping(self, tokens: Sequence[int]) -> list[Request]:
         """Members whose newest token is one of their stop ids; `tokens` are all of the step."""
-        if self._union.isdisjoint(tokens):
+        if not self._union or self._union.isdisjoint(tokens):  # without any, it would look at every token all the same
             return []
         return [request for request in self.members if request in self and request.tokens[-1] in request.params.stop_token_ids]
 

@@ -8,7 +8,7 @@ request sum to its E2E.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from scheduler.core.blockers import Holdings
@@ -68,10 +68,10 @@ class Lifecycle:
         self.overtaking = Overtaking()
         self.held = Holdings()
 
-    def event(self, kind: type[E], at: int, *values: Any, **fields: Any) -> E:
+    def event(self, kind: Callable[..., E], at: int, *values: Any) -> E:
         """The next event."""
-        self.seq += 1
-        return kind(self.boot, self.seq, at, *values, **fields)
+        self.seq = seq = self.seq + 1
+        return kind(self.boot, seq, at, *values)
 
     # ---- waiting
 
@@ -203,10 +203,9 @@ class Lifecycle:
 
     def grow(self, needy: Sequence[Request]) -> None:
         """One more block for each of `needy`; that there are so many was asked before."""
-        add = self.held.blocks.add
         for r, block in zip(needy, self.pool.take(len(needy)), strict=True):
             r.blocks.append(block)
-            add(r.tenant, 1)
+        self.held.blocks.add_one_each([r.tenant for r in needy])
 
     def chunk_begins(self, r: Request, tokens: int, now: int) -> None:
         """A step computes `tokens` of `r`; until now it was stalled."""
@@ -248,10 +247,11 @@ class Lifecycle:
         filling = self.group.needing(step + 1)
         if not filling or not self.pool.caching:
             return
-        size, publish = self.pool.size, self.pool.publish
+        size, publish = self.pool.size, self.pool.publish_one
         for r in filling:
-            end = len(r.tokens) - 1  # the newest token opens the block after it
-            r.place = publish((r.blocks[end // size - 1],), r.place, (r.tokens[end - size : end].tobytes(),))
+            tokens = r.tokens
+            end = len(tokens) - 1  # the newest token opens the block after it
+            r.place = publish(r.blocks[end // size - 1], r.place, tokens[end - size : end].tobytes())
 
     def preempt(self, r: Request, urgency: bool, now: int) -> RequestPreempted:
         """`r` yields its slot and blocks and waits again. Its full blocks can be hit while nobody takes them."""

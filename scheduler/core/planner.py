@@ -53,10 +53,11 @@ class Planner:
 
     def fill(self, plan: StepPlan) -> None:
         """Plan the step."""
-        life = self._life
-        batch_open = self._batch_open()
-        newcomers = life.prefilling or (life.open and not batch_open)
-        self._open_room(bool(self.batching.apart and newcomers and len(life.group)))
+        life, batching = self._life, self.batching
+        batch_open = not batching.continuous and self._batch_open()
+        # Who stands aside may be ready.
+        newcomers = batching.apart and (life.prefilling or ((life.open or self.skips) and not batch_open))
+        self._open_room(bool(newcomers and len(life.group)))
         if life.policy.preempts and life.open and not batch_open:
             self._displace(plan)
         urgent = plan.preempted

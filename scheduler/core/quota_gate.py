@@ -27,12 +27,11 @@ class QuotaGate:
         """A newcomer is parked at once where it would be parked as the next one."""
         return [] if self._life.quotas.admits(r) else [self._park(r, now)]
 
-    def open(self, now: int) -> list[Event]:
-        """A step begins: those come back for whom there is room now."""
-        events: list[Event] = []
+    def open(self, now: int, events: list[Event]) -> None:
+        """A step begins: those come back for whom there is room now; `events` is told."""
         self._left = MOVED_PER_STEP
-        self._bring_back(now, events)
-        return events
+        if self._life.quotas.due:
+            self._bring_back(now, events)
 
     def head(self, now: int, events: list[Event]) -> Request | None:
         """Who is next and may run, after others were parked, which `events` is told; None: nobody, or not in this step.

@@ -9,6 +9,7 @@ ends takes nothing from the step.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any, TypeVar
 
 from scheduler.core.admission import refusal
@@ -43,7 +44,6 @@ class Scheduler:
         self.pool = pool
         self.step = 0
         self.paused = False
-        self._ceiling: int | None = None  # a lower token budget, once the runner ran out of memory
         self._life = Lifecycle(pool, policy, Slots(limits.max_num_seqs), longest_sequence(limits, pool), boot)
         self._planner = Planner(self._life, limits, cost)
         self._committer = Committer(self._life)
@@ -136,11 +136,11 @@ class Scheduler:
         plan = StepPlan(self.step + 1, now, (), ())
         if life.timeouts:
             plan.events += self.expire(now)
-        plan.events += self._planner.gate.open(now)
+        self._planner.gate.open(now, plan.events)
         self._planner.fill(plan)
         life.clocks.switch(plan.binding, now)
         plan.blockers = self._ledger.of(plan, self.limits.max_num_seqs, self.pool.total, self.pool.free)
-        if not plan.empty:
+        if plan.decodes or plan.chunks:  # not plan.empty, without a call
             self.step = plan.step
             self._open = plan
         elif self.paused:
@@ -166,8 +166,7 @@ class Scheduler:
     def _lower_ceiling(self, plan: StepPlan) -> None:
         """The step was too large for the device: later ones are half as large, until the limits are set anew."""
         planned = len(plan.decodes) + plan.prefill_tokens
-        self._ceiling = max(self.limits.max_num_seqs, planned // 2)
-        self._planner.set_limits(self.limits, self._ceiling)
+        self._planner.set_limits(self.limits, max(self.limits.max_num_seqs, planned // 2))
 
     # ---- between two steps
 
@@ -175,7 +174,6 @@ class Scheduler:
         """New limits from the next step on. Fewer slots drain: nobody is preempted for them."""
         self._life.clocks.advance(now)
         self.limits = limits
-        self._ceiling = None
         self._life.slots.resize(limits.max_num_seqs)
         self._life.quotas.set(limits.tenant_max_running, limits.tenant_max_tokens)
         self._planner.set_limits(limits)
@@ -209,7 +207,7 @@ class Scheduler:
 
     def record(self, kind: type[E], now: int, **fields: Any) -> E:
         """An event of the engine's own (EngineStarted, SettingsChanged), in sequence with the core's."""
-        return self._life.event(kind, now, **fields)
+        return self._life.event(partial(kind, **fields), now)
 
     # ---- the invariants
 

@@ -29,8 +29,9 @@ class WaitClocks:
 
     def switch(self, reason: WaitReason, now: int) -> None:
         """From `now` on, everybody waits for `reason`."""
-        self.advance(now)
-        self.reason = reason
+        if reason is not self.reason:
+            self.advance(now)
+            self.reason = reason
 
     def read(self, now: int) -> tuple[int, ...]:
         """The reading at `now`: the mark of a wait that begins."""

@@ -16,7 +16,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from scheduler.engine.messages import Abort, Hello, Hold, Message, Patch, Reply, Shutdown, Submit, Unframer, frame
+from scheduler.engine.framing import Unframer, frame
+from scheduler.engine.messages import Abort, Hello, Hold, Message, Patch, Reply, Shutdown, Submit
 from scheduler.errors import EngineGone, ProtocolError
 
 _READ = 1 << 18

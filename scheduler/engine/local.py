@@ -14,7 +14,8 @@ from typing import Any
 from scheduler.engine import own_policies
 from scheduler.engine.build import light_runner
 from scheduler.engine.client import Commands
-from scheduler.engine.messages import Hello, Message, Reply, Shutdown, Unframer, frame
+from scheduler.engine.framing import Unframer, frame
+from scheduler.engine.messages import Hello, Message, Reply, Shutdown
 from scheduler.engine.service import EngineService
 from scheduler.errors import EngineGone
 from scheduler.runners.base import Runner

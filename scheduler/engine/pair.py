@@ -11,7 +11,8 @@ import time
 from collections import deque
 from typing import Any
 
-from scheduler.engine.messages import Message, Unframer, frame
+from scheduler.engine.framing import Unframer, frame
+from scheduler.engine.messages import Message
 from scheduler.errors import EngineGone
 
 OUTBOX_BYTES = 4 << 20

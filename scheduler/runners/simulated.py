@@ -6,6 +6,9 @@ Its output is a fixed sentence, so a request ends by length unless a stop string
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from scheduler.core.plan import StepOutput, StepPlan
 from scheduler.core.request import Request
 from scheduler.runners.base import Capacity, Runner
@@ -15,6 +18,7 @@ from scheduler.text.byte_tokenizer import EOS_TOKEN_ID, VOCAB_SIZE
 
 CONTEXT_TOKENS = 32_768
 SILENT_TOKEN = 0xFFFF_FFFF  # no prompt holds it
+NOTHING: Mapping[int, str] = MappingProxyType({})  # no row errs, and none is stopped by the runner
 
 
 class SimulatedRunner:
@@ -46,7 +50,7 @@ class SimulatedRunner:
 
     def run(self, plan: StepPlan) -> StepOutput:
         """The model's time and the sentence's next bytes."""
-        return StepOutput(self._tokens(plan), self._elapsed(plan))
+        return StepOutput(self._tokens(plan), self._elapsed(plan), NOTHING, NOTHING)
 
     def _elapsed(self, plan: StepPlan) -> int:
         if plan.chunks or not plan.decodes:

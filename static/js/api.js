@@ -54,6 +54,13 @@ export function query(params) {
   return text ? `?${text}` : "";
 }
 
+/** Scheduler settings as a link names them: `scheduler.NAME`, `scheduler.policy_params.NAME`. */
+export const linked = (settings, stem = "scheduler.") =>
+  Object.entries(settings).reduce(
+    (found, [name, value]) => ({ ...found, ...(name === "policy_params" ? linked(value, `${stem}${name}.`) : { [stem + name]: value }) }),
+    {},
+  );
+
 /** POST a streamed chat completion; calls `onText(piece)` as text comes. Resolves to { id, ttftMs, totalMs, pieces }. */
 export async function streamChat(body, { onText, onId, signal }) {
   const began = performance.now();

@@ -41,6 +41,9 @@ export function replace(node, ...children) {
   node.replaceChildren(...children.filter((child) => child !== null && child !== undefined && child !== false));
 }
 
+/** A long name may break after "_". */
+export const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, el("wbr")]);
+
 /** A small coloured square; `name` is a custom property of the style sheet. */
 export function swatch(name, line = false) {
   const node = el("i", { class: line ? "swatch line" : "swatch" });

@@ -28,11 +28,12 @@ const FIELDS = [
   [
     "/api/scheduler",
     [
-      ..."engine paused policies settings table version".split(" "),
+      ..."engine paused policies settings table version vllm".split(" "),
       ...rows("policies", "name help guarantee params source yours"),
       ...rows("table", "name type default help low high live choices unit vllm"),
     ],
   ],
+  ["/api/scheduler/changes", ["items", "truncated", ...rows("items", "at boot changes run version")]],
   ["/api/scenarios", ["items", ...rows("items", "name title description parameters duration_s processes")]],
   ["/api/sql/schema", "tables bounds"],
   ["snapshot", "boot seq wall_ms server gauges steps segments waiting_now markers run"],

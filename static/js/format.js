@@ -108,6 +108,6 @@ export function plural(count, one, many = `${one}s`) {
 
 export function valueText(value) {
   if (value === null || value === undefined) return NONE;
-  if (typeof value === "object") return JSON.stringify(value);
+  if (typeof value === "object") return Object.entries(value).map(([name, each]) => `${name}=${valueText(each)}`).join(" ") || NONE;
   return typeof value === "number" && Number.isInteger(value) ? int(value) : String(value);
 }

@@ -5,6 +5,7 @@ import { $, el, setAttr, setHidden, setText } from "./dom.js";
 import { createLoop, onResize } from "./draw.js";
 import { age } from "./format.js";
 import { startKeys } from "./keys.js";
+import { watchScrolling } from "./scroll.js";
 import { connect } from "./socket.js";
 import { createStore } from "./store.js";
 import { onTheme, startTheme } from "./theme.js";
@@ -18,6 +19,8 @@ export function startShell(join = connect) {
   startTheme();
   startZone();
   startKeys();
+  watchScrolling();
+  $(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   const store = createStore();
   const loop = createLoop(store);
   onTheme(() => loop.again());

@@ -1,4 +1,4 @@
-"""The `batchscope` command: what a person types, against a real server, the database it leaves behind, and a foreign server."""
+"""The `batchscope` command: what a person types, against a real server and the database that it leaves behind."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,6 @@ from live_server import ROOT, LiveServer
 from app.cli import main
 from app.cli.command import parser
 from app.cli.load import progress, scenario_values
-from app.cli.report_text import report_text
-from app.cli.terminal import ProgressLine, number, table
 from app.store.export import csv_head, csv_rows
 from scheduler.errors import SettingsError
 from scheduler.runners.cost_model import available
@@ -356,90 +352,3 @@ def test_a_damaged_database_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         connection.execute(f"INSERT INTO steps ({', '.join(names.split())}) VALUES ({', '.join('?' * len(values))})", values)
     assert main(["db", "check", "--data-dir", str(tmp_path)]) == 1
     assert "1 steps end before they begin" in capsys.readouterr().out
-
-
-# ---- a server that is not ours
-
-
-class Foreign(BaseHTTPRequestHandler):
-    """An OpenAI-compatible server without records: streams three tokens and a usage."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        known = self.path == "/v1/models"
-        self._answer(200 if known else 404, json.dumps({"data": [{"id": "other", "max_model_len": 4096}]}).encode())
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        if not self.path.startswith("/v1/"):
-            self._answer(404, b"{}")
-            return
-        pieces = [{"choices": [{"index": 0, "text": text, "finish_reason": None}]} for text in ("a", "b", "c")]
-        pieces.append({"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
-        pieces.append({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}})
-        body = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
-        self._answer(200, body.encode(), "text/event-stream")
-
-    def _answer(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-def test_a_foreign_server_gets_the_generator_and_a_report_of_the_client_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    foreign = ThreadingHTTPServer(("127.0.0.1", 0), Foreign)
-    thread = threading.Thread(target=foreign.serve_forever, daemon=True)
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{foreign.server_address[1]}"
-        code = main(["load", "tutorial", "--url", url, "--out", str(tmp_path / "out")])
-        assert main(["load", "tutorial", "--url", url, "--scheduler", "max_num_seqs=2"]) == 2
-    finally:
-        foreign.shutdown()
-        foreign.server_close()
-        thread.join()
-    said = capsys.readouterr().out
-    assert code == 0 and said.startswith("client-only report") and "sent 5 = 5 ok" in said and "server rows" not in said
-    assert len((tmp_path / "out/requests.jsonl").read_text().splitlines()) == 5
-
-
-# ---- text
-
-
-def test_tables_align_and_print_a_dash_for_null() -> None:
-    text = table([{"a": "x", "n": 1.5}, {"a": "long", "n": None}], [("a", "name"), ("n", "ms")])
-    assert text.splitlines() == ["name     ms", "x     1.500", "long      —"]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "—"), (0.0, "0"), (0.1234, "0.123"), (12.34, "12.3"), (1234.5, "1234"), (float("nan"), "—")]
-)
-def test_numbers_have_four_figures_at_most(value: float | None, text: str) -> None:
-    assert number(value) == text
-
-
-def test_progress_to_a_file_is_a_plain_line_each_ten_seconds() -> None:
-    stream, now = io.StringIO(), 0.0
-    line = ProgressLine(stream, lambda: now)
-    for now in (0.5 * n for n in range(50)):
-        line.show(now / 25, f"at {now:g}")
-    line.end()
-    assert stream.getvalue() == "at 10\nat 20\n"
-
-
-def test_percentiles_of_too_few_are_in_parentheses() -> None:
-    figures = {"p50": 10.0, "p90": 20.0, "p95": 30.0, "p99": 40.0, "n": 12, "few": ["p95", "p99"]}
-    counts = dict.fromkeys(("sent", "ok", "failed", "refused", "cancelled", "incomplete"), 0)
-    goodput = {"slo": {"ttft_ms": 1000.0}, "per_s": None, "attainment": None}
-    text = report_text(
-        {"headline": "valid: it held", "percentiles": {"ttft_ms": figures}, "reconciliation": counts, "goodput": goodput}
-    )
-    assert text.startswith("valid: it held\n") and "(30)" in text and "(20)" not in text

@@ -1,116 +1,14 @@
-"""EngineLife with a fake process and a fake clock: boots, restarts, resubmission, fencing, the watch for hangs."""
+"""EngineLife with a fake process and a fake clock: boots, restarts, resubmission, fencing."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
-
 import pytest
-from web_builders import FakeSleep, step, step_done, submit
+from engine_stage import Stage
+from web_builders import submit
 
 from app.supervisor import breaker, engine_life
-from app.supervisor.engine_life import EngineLife
-from app.supervisor.engine_ties import Listeners
-from app.supervisor.pulse import FIRST_STEP_S, HANG_FACTOR, HANG_S, LOADING_FACTOR
-from scheduler.engine.messages import Events, Failed, Hello, Loading, Ready, Reply, Submit
+from scheduler.engine.messages import Events, Failed, Loading, Ready
 from scheduler.errors import EngineGone
-
-
-class FakeClient:
-    """A process that does what the test says."""
-
-    def __init__(self, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> None:
-        self.say, self.die = on_message, on_gone
-        self.hello: Hello | None = None
-        self.got: list[Any] = []
-        self.killed = False
-        self.dead = False
-        self.cannot_start = False
-
-    pid = 1
-
-    def start(self, hello: Hello) -> None:
-        self.hello = hello
-        if self.cannot_start:
-            raise BlockingIOError("no more processes")
-
-    def ready(self, **settings: Any) -> None:
-        assert self.hello is not None
-        self.say(Ready(1, self.hello.boot, 1, {"max_num_seqs": 4, **settings}, self.hello.version, {"model": "m"}))
-
-    def submit(self, message: Submit) -> None:
-        if self.dead:
-            raise EngineGone("dead")
-        self.got.append(message)
-
-    def abort(self, ids: list[str], detail: str) -> None:
-        self.got.append((ids, detail))
-
-    def patch(self, changes: dict[str, Any], expected: int | None = None, timeout: float = 5.0) -> Reply:
-        assert self.hello is not None
-        return Reply(1, self.hello.version + 1, {"max_num_seqs": 4, **changes}, False)
-
-    def hold(self, what: str, timeout: float = 5.0) -> Reply:
-        return Reply(1, 1, {}, what != "resume")
-
-    def stop(self, timeout: float = 5.0) -> None:
-        self.die()
-
-    def kill(self) -> None:
-        self.killed = True
-
-
-@dataclass
-class Stage:
-    """A life and everything around it."""
-
-    clock: FakeSleep = field(default_factory=FakeSleep)
-    clients: list[FakeClient] = field(default_factory=list)
-    statuses: list[tuple[str, str]] = field(default_factory=list)
-    events: list[Any] = field(default_factory=list)
-    unfinished: int = 0
-    no_process: int = 0
-    gone: list[int] = field(default_factory=list)
-    details: list[str] = field(default_factory=list)
-    explained: bool = False
-    again: list[Submit] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        boots = count(2)
-        listeners = Listeners(
-            on_events=self.events.append,
-            on_status=lambda status, text: self.statuses.append((status, text)),
-            on_ready=lambda ready: None,
-            on_gone=self._gone,
-            resubmit=lambda: self.again,
-            work=lambda: self.unfinished,
-        )
-        self.life = EngineLife(
-            self._client, {"policy": "sjf"}, {"runner": "null"}, lambda: next(boots), listeners,
-            clock=self.clock, sleep=self.clock.sleep,
-        )  # fmt: skip
-        self.life._begin()
-
-    def _gone(self, detail: str) -> bool:
-        self.gone.append(self.life.status.boot)
-        self.details.append(detail)
-        return self.explained
-
-    def _client(self, on_message: Callable[[Any], None], on_gone: Callable[[], None]) -> FakeClient:
-        self.clients.append(FakeClient(on_message, on_gone))
-        self.clients[-1].cannot_start = self.no_process > 0
-        self.no_process = max(0, self.no_process - 1)
-        return self.clients[-1]
-
-    def die(self) -> None:
-        """The present process dies; the restart has run when this returns."""
-        self.clients[-1].die()
-        for thread in threading.enumerate():
-            if thread.name == "engine-restart":
-                thread.join(5)
 
 
 def test_a_life_is_greeted_with_its_boot_and_is_up_once_ready() -> None:
@@ -144,9 +42,9 @@ def test_policies_of_ones_own_are_asked_for_in_the_greeting_and_known_once_ready
     assert stage.clients[-1].hello.policies == "mine"  # type: ignore[union-attr]
     row = {"name": "sjf", "file": "a.py", "sha256": "00"}
     stage.clients[-1].say(Ready(1, 3, 1, {"policy": "sjf"}, 1, {}, [row]))
-    assert stage.life.own_policy == row
+    assert stage.life.status.own_policy == row
     stage.clients[-1].say(Ready(1, 3, 1, {"policy": "fcfs"}, 1, {}, [row]))
-    assert stage.life.own_policy is None
+    assert stage.life.status.own_policy is None
 
 
 def test_nothing_is_sent_to_an_engine_that_is_not_up() -> None:
@@ -304,97 +202,6 @@ def test_without_a_number_for_it_no_life_begins_until_there_is_one() -> None:
     stage.life._next_boot = next_boot
     stage.die()
     assert refusals == [] and len(stage.clients) == 2
-
-
-def test_an_engine_with_work_and_no_step_is_hung_and_an_idle_one_is_not() -> None:
-    stage = Stage()
-    stage.clients[0].ready()
-    stage.clients[0].say(step_done([step()]))
-    stage.clock.now += HANG_S * 10
-    assert not stage.life.hung
-    stage.unfinished = 1
-    assert not stage.life.hung, "the work has only just come"
-    stage.clock.now += HANG_S + 0.1
-    assert stage.life.hung
-    stage.life.hold("pause")
-    assert not stage.life.hung, "a held engine does not step"
-
-
-def test_long_steps_and_a_first_step_get_their_time() -> None:
-    stage = Stage()
-    stage.clients[0].ready()
-    stage.unfinished = 1
-    stage.clock.now += FIRST_STEP_S - 1
-    assert not stage.life.hung
-    stage.clients[0].say(step_done([step(started_at=0, ended_at=2_000_000_000)]))
-    stage.clock.now += HANG_FACTOR * 2.0 - 0.1
-    assert not stage.life.hung
-    stage.clock.now += 0.2
-    assert stage.life.hung
-
-
-def test_a_hold_however_long_is_no_silence_afterwards() -> None:
-    stage = Stage()
-    stage.clients[0].ready()
-    stage.clients[0].say(step_done([step()]))
-    stage.unfinished = 1
-    stage.life.hold("pause")
-    stage.clock.now += HANG_S * 10
-    assert not stage.life.hung
-    stage.life.hold("resume")
-    assert not stage.life.hung
-
-
-def test_an_engine_that_answers_and_does_not_step_is_hung() -> None:
-    stage = Stage()
-    stage.clients[0].ready()
-    stage.clients[0].say(step_done([step()]))
-    stage.unfinished = 1
-    for _ in range(4):
-        stage.clock.now += HANG_S / 3
-        stage.clients[0].say(Events([[0]]))
-    assert stage.life.hung
-
-
-def test_a_life_that_says_nothing_while_it_loads_is_stuck() -> None:
-    stage = Stage()
-    stage.clock.now += LOADING_FACTOR * HANG_S - 1
-    stage.clients[0].say(Loading("reading weights", 1, 4))
-    stage.clock.now += LOADING_FACTOR * HANG_S - 1
-    assert not stage.life.hung
-    stage.clock.now += 2
-    assert stage.life.hung
-
-
-def test_when_it_was_us_who_stood_still_nobody_is_killed() -> None:
-    stage = Stage(clock=FakeSleep(until=HANG_S * 3))
-    stage.clients[0].ready()
-    stage.clients[0].say(step_done([step()]))
-    stage.unfinished = 1
-    frozen = stage.clock.sleep
-
-    def frozen_once(seconds: float) -> None:
-        stage.life._sleep = frozen
-        frozen(seconds)
-        stage.clock.now += HANG_S * 1.5
-        stage.life._stopping = True
-
-    stage.life._sleep = frozen_once
-    stage.life._watch()
-    assert not stage.clients[0].killed
-
-
-def test_the_watch_kills_what_hangs() -> None:
-    stage = Stage(clock=FakeSleep(until=200))
-    stage.clients[0].ready()
-    stage.unfinished = 1
-    with pytest.raises(TimeoutError):
-        stage.life._watch()
-    assert stage.clients[0].killed
-    stage.die()
-    stage.clients[1].ready()
-    stage.die()
-    assert stage.details == ["step_hang", "engine_crash"], "each death is told as what it was"
 
 
 def test_a_stopped_life_is_the_last_one() -> None:

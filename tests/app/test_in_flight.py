@@ -45,6 +45,26 @@ def test_text_goes_to_its_sequence_by_number_and_is_kept() -> None:
     assert sent(one) == b"<1:x 0:y " and one.texts == ["y", "x"]
 
 
+def test_text_that_is_not_kept_leaves_by_its_outlet_until_the_answer_is_over() -> None:
+    ended, failed, kept, double = (
+        answer("req_a", keep_text=False), answer("req_b", keep_text=False), answer("req_c"),
+        answer("req_d/0", "req_d/1", keep_text=False),
+    )  # fmt: skip
+    flight = flying(ended, failed, kept, double)
+    for number, id in enumerate(("req_a", "req_b", "req_c", "req_d/0", "req_d/1"), 1):
+        flight.event(queued(id, number))
+    flight.step([1, 2, 3, 4, 5], ["v", "w", "x", "y", "z"])
+    assert [track.outlet is None for one in (ended, failed, kept, double) for track in one.tracks] == [False, False] + 3 * [
+        True
+    ]
+    assert [sent(one) for one in (ended, failed, kept, double)] == [b"<0:v ", b"<0:w ", b"<0:x ", b"<0:y 1:z "]
+    assert ended.texts == [""] and kept.texts == ["x"]
+    ended.end(ended.tracks[0], finished("req_a", 1))
+    failed.fail(Problem(500, "boom", None, "engine_crash"))
+    flight.step([1, 2], ["late", "late"])
+    assert sent(ended) == b"<0:v 0=stop >" and sent(failed) == b"<0:w !engine_crash>"
+
+
 def test_an_answer_is_over_when_its_last_sequence_ends() -> None:
     one = answer("req_a/0", "req_a/1")
     flight = flying(one)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import textwrap
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from live_server import wait_until
 
-from app.supervisor import generator, load_runs
-from app.supervisor.load_runs import Asked, LoadRuns, NoRate, RunActive, Surroundings
+from app.supervisor import generator, run_life
+from app.supervisor.load_runs import LoadRuns, NoRate, RunActive
+from app.supervisor.run_life import Asked
+from app.supervisor.run_ties import Surroundings
 from scheduler.engine.messages import Reply
 from scheduler.errors import SettingsError
 
@@ -60,7 +62,10 @@ OBEYS = """
 
 
 class FakeLedger:
+    """The records. `during`: what happens at the moment of a call, told its name (or the status that it sets) and the run."""
+
     def __init__(self) -> None:
+        self.during: Callable[[str, str], object] = lambda _what, _run: None
         self.moves: list[dict[str, Any]] = []
         self.imported: list[Path] = []
         self.broken = False
@@ -68,21 +73,26 @@ class FakeLedger:
     def create(self, run: Mapping[str, Any]) -> dict[str, Any]:
         if self.broken:
             raise RuntimeError("no database")
+        self.during("create", str(run["id"]))
         return dict(run)
 
     def change(self, run_id: str, columns: Mapping[str, Any]) -> dict[str, Any]:
         self.moves.append(dict(columns))
+        self.during(columns.get("status", "change"), run_id)
         return {}
 
     def import_file(self, run_id: str, path: Path) -> int:
+        self.during("import", run_id)
         self.imported.append(path)
         return 0
 
     def settle(self, run_id: str) -> int:
         self.moves.append({"settled": run_id})
+        self.during("settle", run_id)
         return 0
 
     def report(self, run_id: str) -> dict[str, Any]:
+        self.during("report", run_id)
         counts = {"sent": 5, "ok": 4, "failed": 1, "refused": 0, "cancelled": 0, "incomplete": 0}
         return {"verdict": "valid", "reconciliation": {**counts, "server_rows": 5}}
 
@@ -153,6 +163,83 @@ def test_only_one_run_is_active(stage: Stage, monkeypatch: pytest.MonkeyPatch) -
     assert stage.statuses[-1] == "stopped"
 
 
+def test_once_a_row_says_that_its_run_has_ended_another_may_begin(stage: Stage) -> None:
+    first = stage.runs.start(Asked("poisson", external=True))["id"]
+    begun: list[str] = []
+
+    def another(what: str, run: str) -> None:
+        if what == "report" and run == first:  # its row says so, and its report is being made
+            begun.append(stage.runs.start(Asked("poisson", external=True))["id"])
+
+    stage.ledger.during = another
+    assert stage.runs.stop(first)
+    assert [stage.runs.active] == begun
+    assert [told["id"] for told in stage.told[-2:]] == [first, *begun], (
+        "the page shows the run that is active, not one before it"
+    )
+
+
+def test_who_sees_the_row_before_its_run_is_let_go_waits_and_may_begin(stage: Stage) -> None:
+    first = stage.runs.start(Asked("poisson", external=True))["id"]
+    went: list[object] = []
+
+    def start() -> None:
+        try:
+            went.append(stage.runs.start(Asked("poisson", external=True))["id"])
+        except RunActive as error:
+            went.append(error)
+
+    other = threading.Thread(target=start)
+
+    def seen(what: str, run: str) -> None:
+        if what == "finished" and run == first:
+            other.start()
+            other.join(0.3)  # it is to wait for the lock, which nobody can watch
+
+    stage.ledger.during = seen
+    assert stage.runs.stop(first)
+    other.join(15)
+    assert went == [stage.runs.active] and went != [None]
+
+
+def test_a_run_is_closed_once_however_often_it_is_stopped_meanwhile(stage: Stage) -> None:
+    stage.ledger.during = lambda what, run: what == "settle" and stage.runs.stop(run)
+    run = stage.runs.start(Asked("poisson", external=True))["id"]
+    assert stage.runs.stop(run)
+    assert stage.statuses == ["running", "finished"]
+
+
+def test_a_stop_that_comes_before_the_generator_ends_it_all_the_same(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, WAITS)
+    stage.ledger.during = lambda what, run: what == "create" and stage.runs.stop(run)
+    stage.runs.start(Asked("steady"))
+    stage.finish()
+    assert stage.statuses == ["draining", "stopped"]
+
+
+def test_a_row_is_closed_even_where_its_file_cannot_be_read(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(what: str, _run: str) -> None:
+        if what == "import":
+            raise OSError("no such device")
+
+    stage.ledger.during = broken
+    stage.runs.start(Asked("poisson"))
+    stage.finish()
+    assert stage.statuses[-1] == "finished" and stage.told[-1]["verdict"] == "valid" and "no such device" in caplog.text
+
+
+def test_a_server_that_stops_waits_for_the_report_of_the_run_that_it_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child(monkeypatch, WAITS)
+    reported: list[str] = []
+    stage.ledger.during = lambda what, run: what == "report" and reported.append(run)
+    run = stage.runs.start(Asked("steady"))["id"]
+    stage.runs.shutdown()
+    assert reported == [run] and stage.statuses[-1] == "stopped"
+    stage.runs.shutdown()
+
+
 def test_settings_are_changed_for_the_run_and_given_back_even_when_it_fails(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,9 +298,8 @@ def test_an_external_run_has_no_child_and_ends_when_its_generator_says_so(stage:
     assert row["external"] and stage.statuses == ["running"]
     assert stage.runs.stop(row["id"])
     assert stage.statuses == ["running", "finished"] and stage.runs.active is None
-    counted = stage.ledger.moves[-1]["progress"]
-    assert (counted["sent"], counted["ok"], counted["failed"]) == (5, 4, 1)
-    assert stage.told[-1]["sent"] == 5
+    counted = stage.told[-1]
+    assert (counted["sent"], counted["ok"], counted["failed"], counted["verdict"]) == (5, 4, 1, "valid")
 
 
 def test_progress_is_the_generators_last_word_not_that_of_the_last_move(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,12 +320,25 @@ def test_a_change_of_rate_is_what_the_generator_says_not_what_was_asked(stage: S
     stage.runs.change_rate(run, 2.0)
     wait_until(lambda: stage.told[-1]["rate_factor"] == 2.0)
     assert stage.told[-1]["rate_changes"] == [{"at_s": 1.5, "factor": 2.0}]
+    assert stage.runs.stop(run, now=True)  # this generator takes no signal: the order ends it
+    stage.finish()
     assert [move["progress"]["rate_changes"] for move in stage.ledger.moves if set(move) == {"progress"}] == [
         [{"at_s": 1.5, "factor": 2.0}]
     ]
-    assert stage.runs.stop(run, now=True)  # this generator takes no signal: the order ends it
-    stage.finish()
     assert stage.statuses[-1] == "stopped"
+
+
+def test_a_change_of_rate_is_shown_before_its_row_is_written(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, OBEYS)
+    shown: list[float] = []
+    stage.ledger.during = lambda what, _run: what == "change" and shown.append(stage.told[-1]["rate_factor"])
+    run = stage.runs.start(Asked("steady"))["id"]
+    wait_until(lambda: stage.told[-1]["rate_factor"] == 1.0)
+    stage.runs.change_rate(run, 2.0)
+    wait_until(lambda: shown)
+    assert shown == [2.0]
+    assert stage.runs.stop(run, now=True)
+    stage.finish()
 
 
 def test_a_stop_that_takes_too_long_can_be_hurried(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,4 +398,4 @@ def test_arguments_are_words_of_their_own_and_the_environment_is_ours(tmp_path: 
 
 
 def test_the_figures_are_those_of_the_generators_own_words() -> None:
-    assert set(load_runs.FIGURES) >= {"sent", "ok", "failed", "refused", "in_flight"}
+    assert set(run_life.FIGURES) >= {"sent", "ok", "failed", "refused", "in_flight"}

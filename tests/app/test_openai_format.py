@@ -47,6 +47,14 @@ def test_streamed_and_whole_answers_say_the_same(endpoint: str) -> None:
     assert reasons == [c["finish_reason"] for c in told["choices"]] == ["stop", "length"]
 
 
+@pytest.mark.parametrize("endpoint", [COMPLETIONS, CHAT])
+def test_a_token_is_what_stands_around_it_and_its_text(endpoint: str) -> None:
+    frames = StreamFrames(shape(endpoint, stream=True, n=2))
+    for index in (0, 1):
+        before, write, after = frames.around(index)
+        assert [frames.token(index, text) for text in NASTY] == [before + write(text) + after for text in NASTY]
+
+
 def test_chat_streams_open_with_the_role() -> None:
     first = json.loads(StreamFrames(shape(CHAT, stream=True)).opening().removeprefix(b"data: "))
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""} and first["object"] == "chat.completion.chunk"

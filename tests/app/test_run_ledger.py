@@ -71,6 +71,10 @@ def test_the_report_is_kept_with_its_verdict(ledger: RunLedger) -> None:
     assert kept["report"]["reconciliation"] == report["reconciliation"]
 
 
+def test_a_run_that_was_deleted_as_soon_as_it_had_ended_has_no_report(ledger: RunLedger) -> None:
+    assert ledger.report("run_gone") is None
+
+
 class Waiting:
     """A run with a request whose client has hung up; the writer hears of its end at the n-th look. The clock goes by sleeps."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from app.supervisor import scenarios
+from loadgen import orders
 from scheduler.errors import SettingsError
 from scheduler.settings import SchedulerSettings
 
@@ -98,3 +100,11 @@ def test_what_is_offered_is_what_the_load_generator_says() -> None:
 def test_only_listed_names_are_opened(folder: Path, name: str) -> None:
     with pytest.raises(SettingsError):
         scenarios.describe(name, None, folder)
+
+
+@pytest.mark.parametrize("factor", [scenarios.LEAST_FACTOR, scenarios.MOST_FACTOR])
+def test_a_factor_that_may_be_asked_for_is_one_that_a_generator_follows(factor: float) -> None:
+    heard: list[float] = []
+    for asked in (factor, factor * 0.99 if factor < 1 else factor * 1.01):
+        orders.follow(json.dumps({"rate_factor": asked}).encode(), heard.append, heard.clear)
+    assert heard == [factor], "and none beyond"

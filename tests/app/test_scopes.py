@@ -65,7 +65,7 @@ def routes(app: Flask) -> Iterator[tuple[str, str, set[str]]]:
     for rule in app.url_map.iter_rules():
         path = rule.rule
         for name in rule.arguments:
-            for converter in ("", "path:", "int:"):
+            for converter in ("", "path:", "int:", "int(signed=True):"):
                 path = path.replace(f"<{converter}{name}>", "7")
         assert "<" not in path, f"fill {rule.rule} in"
         yield rule.endpoint, path, set(rule.methods or ())

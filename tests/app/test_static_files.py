@@ -166,6 +166,50 @@ def test_templates_patterns_and_signs_survive(tmp_path: Path) -> None:
     assert said[0] == said[1] != ""
 
 
+def test_a_modules_own_names_become_letters_and_what_it_imports_and_exports_keeps_its_name(tmp_path: Path) -> None:
+    node = node_or_skip()
+    text = r"""
+import {
+  basename as nameOf,
+} from "node:path";
+import { sep } from "node:path";
+
+const separatorOfTheirs = "import nothing;";
+let countOfCalls = 0;
+export const rooted = (path) => (countOfCalls++, sep + nameOf(path));
+export async function* twice(path) { yield rooted(path); yield hoistedBelow(path); }
+export class Kept { static made = separatorOfTheirs.length; }
+function hoistedBelow(path) { return `${nameOf(path)}!`; }
+await null;
+if (countOfCalls === 0) rooted("a");
+else hoistedBelow("b");
+"""
+    made = static_files.minified({"page.js": text})["page.js"]
+    assert not re.search("separatorOfTheirs|countOfCalls|hoistedBelow", made) and len(made) < 0.7 * len(text)
+    asks = """const found = await import(process.argv[1]);
+    const said = [found.rooted("x/y"), found.Kept.made, Object.keys(found)];
+    for await (const one of found.twice("p/q")) said.push(one);
+    console.log(JSON.stringify(said));"""
+    said = list[str]()
+    for name, each in (("written", text), ("made", made)):
+        (tmp_path / f"{name}.mjs").write_text(each)
+        command = [node, "--input-type=module", "-e", asks, str(tmp_path / f"{name}.mjs")]
+        said.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert said[0] == said[1] == '["/y",15,["Kept","rooted","twice"],"/q","q!"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("const mine = 1;\nexport { mine };\n", "const mine=1;export{mine}"),
+        ("const mine = `\nexport const x = 1;\n`;\nmine.at(0);\n", "const mine=`\nexport const x = 1;\n`;mine.at(0)"),
+        ("const mine = `\nimport 'x';\n`;\nmine.at(0);\n", "const mine=`\nimport 'x';\n`;mine.at(0)"),
+    ],
+)
+def test_a_module_of_another_form_is_minified_as_it_is(text: str, made: str) -> None:
+    assert static_files.minified({"page.js": text})["page.js"] == made
+
+
 def test_what_cannot_be_minified_is_sent_as_written_and_the_log_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "js" / "far.js").write_text("const = 3 }\n")
     files = StaticFiles(folder)

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_server import wait_until
 from played_run import add_lines, line, play_run
 from records import Records
 
 from app import summaries
+from app.store.errors import QueryError
 from app.store.report_figures import Slo
-from app.summaries import Summaries, SummaryFailed
+from app.store.run_columns import IDS, KEYS
+from app.summaries import Summaries, SummaryFailed, Work
 
 OTHER = Slo(ttft_ms=1.0, tpot_ms=100.0)
 
@@ -39,6 +42,14 @@ def test_a_short_run_has_its_report_at_once_and_it_is_kept(records: Records) -> 
     assert first is not None and first["summary"]["why"] == "nothing was kept of this run"
     again = made.report("one")
     assert again["summary"]["stored"] and again["percentiles"] == first["percentiles"]
+
+
+@pytest.mark.parametrize("short", [1000, 0])
+def test_the_columns_of_a_run_are_kept_with_its_figures_by_a_thread_and_by_a_child(records: Records, short: int) -> None:
+    made = of(records, short)
+    made.wait("one")
+    assert set(records.sql("SELECT name, size FROM run_columns")) == {(name, 8) for name in (IDS, *KEYS)}
+    made.close()
 
 
 def test_what_came_late_is_kept_anew_by_who_asks_next(records: Records) -> None:
@@ -68,6 +79,47 @@ def test_a_long_run_is_made_by_a_child_meanwhile_one_hears_how_far_it_is(records
     assert made.wait("one", OTHER)["goodput"]["good"] == 0
     assert made.report("one")["goodput"]["good"] == 8
     made.close()
+
+
+def test_of_several_runs_one_hears_of_the_one_that_is_being_made_until_all_are_there(records: Records) -> None:
+    play_run(records, "two", boot=3, prefix="two-")
+    of(records).begin("one")
+    made = of(records, short=0)
+    told = made.missing(["one", "two"])
+    assert told is not None
+    assert {name: told["computing"][name] for name in ("run", "of", "ready", "runs")} == {
+        "run": "two",
+        "of": 16,
+        "ready": 1,
+        "runs": 2,
+    }
+    made.wait("two")
+    assert made.missing(["one", "two"]) is None and made.report("two")["summary"]["stored"], "no one else need wait for it"
+    with pytest.raises(QueryError):
+        made.missing(["one", "nobody"])
+    made.close()
+
+
+def test_the_run_that_is_told_of_is_the_one_whose_child_runs(records: Records, monkeypatch: Any) -> None:
+    play_run(records, "two", boot=3, prefix="two-")
+    monkeypatch.setattr(summaries, "command", lambda _work, _out: ["sleep", "60"])
+    made = of(records, short=0)
+    made.begin("two")
+    wait_until(lambda: (told := made.missing(["one", "two"])) is not None and told["computing"]["run"] == "two")
+    told = made.missing(["one", "two"])
+    assert told is not None and told["computing"]["ready"] == 0
+    made.close()
+
+
+def test_rows_that_were_read_are_counted_over_both_sides() -> None:
+    work = Work("one", None, "", 30, 0.0)
+    seen = []
+    for what, rows in (("requests", 0), ("requests", 10), ("client_requests", 0), ("client_requests", 10), ("figures", 0)):
+        summaries._hear(work, b'{"what": "%s", "rows": %d}' % (what.encode(), rows))
+        seen.append((work.what, work.rows))
+    assert [rows for _, rows in seen] == [0, 10, 10, 20, 30] and seen[-1][0] == "figures"
+    summaries._hear(work, b"no json")
+    assert work.rows == 30
 
 
 def test_a_child_that_is_stopped_leaves_nothing_and_says_so(records: Records, monkeypatch: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gevent
 import pytest
+from gevent import socket as green
 from web_builders import FakeSleep
 
 from app.serving import threads
@@ -57,8 +58,35 @@ def test_a_native_queue_can_be_fed_by_a_greenlet() -> None:
 def test_a_reader_that_is_behind_lets_others_run_by_time_not_after_each_piece() -> None:
     time = FakeSleep()
     slept: list[float] = []
-    breath = threads.Breath(time, slept.append)
+    breath = threads.Breath(time, slept.append, rounds=lambda: 0)
     for _ in range(10):
         time.sleep(threads.TURN_S / 4)
         breath()
     assert slept == [0, 0], "five quarters of a turn each"
+
+
+def test_a_reader_that_has_slept_since_need_not_sleep_again() -> None:
+    time, rounds = FakeSleep(), iter(range(100))
+    slept: list[float] = []
+    breath = threads.Breath(time, slept.append, rounds=lambda: next(rounds))
+    for _ in range(10):
+        time.sleep(threads.TURN_S * 2)
+        breath()
+    assert slept == []
+
+
+def test_a_reader_that_had_to_wait_for_its_next_piece_is_seen_to_have_slept() -> None:
+    ours, theirs = green.socketpair()
+    time = FakeSleep()
+    slept: list[float] = []
+    with ours, theirs:
+        breath = threads.Breath(time, slept.append)
+        for _ in range(3):
+            time.sleep(threads.TURN_S * 2)
+            gevent.spawn(theirs.sendall, b"x")
+            assert ours.recv(1) == b"x"
+            breath()
+        assert slept == []
+        time.sleep(threads.TURN_S * 2)
+        breath()
+        assert slept == [0], "and one that had not is sent to sleep"

@@ -139,5 +139,5 @@ def routes() -> list[str]:
     )
     made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     rules = json.loads(made.stdout)
-    plain = [(method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", path)) for methods, path in rules for method in methods]
+    plain = [(method, re.sub(r"<(?:[^:>]+:)?(\w+)>", r"{\1}", path)) for methods, path in rules for method in methods]
     return sorted({f"{method} {path}" for method, path in plain if method not in NO_METHODS and not path.startswith("/static")})

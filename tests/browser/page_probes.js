@@ -41,6 +41,22 @@
 
   overflow: () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
 
+  // how each of these colours stands out against a card
+  ink: (names) => {
+    const at = (name) => {
+      const node = document.createElement("i");
+      node.style.color = `var(--${name})`;
+      document.body.append(node);
+      const rgb = getComputedStyle(node).color.match(/[\d.]+/g).slice(0, 3).map((v) => v / 255);
+      node.remove();
+      return rgb.map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    };
+    return names.map((name) => {
+      const [x, y] = [at(name), at("card")].sort((a, b) => b - a);
+      return (x + 0.05) / (y + 0.05);
+    });
+  },
+
   // visible texts whose contrast with what is behind them is below `least`
   faint: (least) => {
     const channels = (text) => (text.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);

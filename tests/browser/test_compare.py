@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_server import LiveServer
-from playwright.sync_api import Page, expect
+from live_server import LiveServer, wait_until
+from playwright.sync_api import Page, Route, expect
 from simulated_records import RUN, Recorded
 
 from app.store.adopt import simulation_path
@@ -18,12 +18,6 @@ from scheduler.simulate import Ask
 PROBES = Path(__file__).with_name("page_probes.js").read_text("utf-8")
 OTHER = "run_" + "1" * 26
 ASKS = [Ask(n * 10**9 // 60, 30 + 50 * (n % 9), 2 + n % 13, tenant="ab"[n % 2]) for n in range(240)]
-INK = """(names) => { const at = (name) => { const node = document.createElement("i"); node.style.color = `var(--${name})`;
-  document.body.append(node); const rgb = getComputedStyle(node).color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255);
-  node.remove(); return rgb.map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0); };
-  return names.map((name) => { const [x, y] = [at(name), at("card")].sort((a, b) => b - a);
-  return (x + 0.05) / (y + 0.05); }); }"""
 OpenPage = Callable[..., Page]
 
 
@@ -105,7 +99,7 @@ def test_both_sides_of_one_run_are_shown_and_told_apart_without_colour(server: L
         expect(page.locator("#sides")).to_contain_text("Before and after 2.50 s")
         expect(page.locator("#sides")).to_contain_text("What waited at the change was handed on")
         assert probe(page, "overflow") == 0 and probe(page, "faint", 4.5) == []
-        assert min(page.evaluate(INK, ["prefill", "r-kv_blocks", "r-slots", "kv", "preempted"])) >= 3
+        assert min(probe(page, "ink", ["prefill", "r-kv_blocks", "r-slots", "kv", "preempted"])) >= 3
         keys = page.locator("#cdfs .legend path:first-child").evaluate_all(
             "(all) => all.map((path) => path.getAttribute('stroke-dasharray'))"
         )
@@ -141,6 +135,63 @@ def test_what_is_missing_or_too_much_is_said_with_a_way_on(server: LiveServer, o
     page.goto(f"{server.url}/runs/{newest}")
     page.get_by_role("link", name="Compare with previous").click()
     expect(page).to_have_url(f"{server.url}/compare?runs={oldest},{newest}")
+
+
+def test_while_figures_are_made_the_page_says_whose_and_how_far_and_can_end_it(server: LiveServer, open_page: OpenPage) -> None:
+    page, stopped, making = open_page(), list[str](), True
+    far = {"run": OTHER, "what": "client_requests", "rows": 1200, "of": 4000, "elapsed_s": 3.2, "ready": 1, "runs": 2}
+
+    def compare(route: Route) -> None:
+        far["rows"] += 100
+        if making:
+            route.fulfill(status=202, json={"computing": far})
+        else:
+            route.continue_()
+
+    def stop(route: Route) -> None:
+        stopped.append(route.request.url)
+        route.fulfill(json={"stopped": True})
+
+    page.route("**/api/compare?*wait=0*", compare)
+    page.route("**/report/stop", stop)
+    page.goto(f"{server.url}/compare?runs={RUN},{OTHER}")
+    expect(page.locator("#sides")).to_contain_text(f"Making the figures of {OTHER}: client requests, 1,")
+    expect(page.locator("#sides")).to_contain_text("of 4,000 rows, 3.2 s · 1 of 2 runs are ready")
+    expect(page.locator("#figures")).to_be_hidden()
+    button, bar = page.get_by_role("button", name="Stop"), page.get_by_role("progressbar", name="rows read")
+    button.focus()
+    before = bar.get_attribute("value") or ""
+    expect(bar).not_to_have_attribute("value", before)
+    expect(button).to_be_focused()
+    button.press("Enter")
+    wait_until(lambda: stopped, 5, "the stop")
+    assert stopped == [f"{server.url}/api/runs/{OTHER}/report/stop"]
+    making = False
+    expect(page.locator("#figures tbody tr").first).to_be_visible()
+    expect(page.locator("progress")).to_have_count(0)
+
+
+def test_who_leaves_a_comparison_that_is_being_made_is_not_drawn_it_later(server: LiveServer, open_page: OpenPage) -> None:
+    page, asked = open_page(), list[str]()
+    far = {"run": OTHER, "what": "queued", "rows": 0, "of": 4000, "elapsed_s": 0.1, "ready": 0, "runs": 2}
+
+    def compare(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=202, json={"computing": far})
+
+    page.goto(f"{server.url}/compare")
+    page.route("**/api/compare?*", compare)
+    page.evaluate(
+        "(url) => { history.pushState(null, '', url); dispatchEvent(new PopStateEvent('popstate')); }",
+        f"/compare?runs={RUN},{OTHER}",
+    )
+    expect(page.locator("progress")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#sides h2")).to_contain_text("Pick a first run")
+    known = len(asked)
+    page.wait_for_timeout(1500)  # longer than the pause between two questions
+    assert len(asked) == known
+    expect(page.locator("progress")).to_have_count(0)
 
 
 def test_filters_and_order_of_the_runs_are_in_the_link(server: LiveServer, open_page: OpenPage) -> None:

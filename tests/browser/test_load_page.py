@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 from live_server import LiveServer, wait_until
@@ -34,7 +34,7 @@ def test_a_shape_is_drawn_by_keys_and_its_link_shows_the_same(server: LiveServer
     page = open_page()
     page.goto(f"{server.url}/load?scenario=shape&shape=0:1+20:8&duration_s=20")
     value, rows, offer = page.locator("input[name=shape]"), page.locator(".shape tbody tr"), page.locator("#offer ul")
-    expect(offer).to_contain_text("about 90 arrivals, at most 7.9")
+    expect(offer).to_contain_text("about 90 arrivals, at most 7.9", timeout=20_000)
     page.locator(".shape canvas").focus()
     for key in ("Enter", "Shift+ArrowUp", "ArrowDown", "PageDown", "Delete"):
         page.keyboard.press(key)
@@ -45,7 +45,7 @@ def test_a_shape_is_drawn_by_keys_and_its_link_shows_the_same(server: LiveServer
     page.keyboard.press("Delete")  # the first stays
     expect(rows).to_have_count(2)
     assert in_link(page) == "0:1 10:6.3"
-    expect(offer).to_contain_text("at most 6.30 a second")
+    expect(offer).to_contain_text("at most 6.30 a second", timeout=20_000)
     page.locator('[aria-label="point 2: arrivals a second"]').fill("3")
     page.keyboard.press("Enter")  # takes the value; it does not start a run
     expect(value).to_have_value("0:1 10:3")
@@ -62,6 +62,82 @@ def test_a_shape_is_drawn_by_keys_and_its_link_shows_the_same(server: LiveServer
     expect(fresh.locator("#offer ul")).to_have_text(offer.inner_text(), use_inner_text=True)
     assert fresh.evaluate("document.documentElement.scrollWidth") == 600
     assert server.get("/api/runs")["items"] == []
+
+
+def test_the_link_holds_every_setting_of_the_scheduler_that_is_filled_in(
+    server: LiveServer, open_page: Callable[..., Page]
+) -> None:
+    link = {
+        "scenario": "poisson",
+        "scheduler.policy": "vtc",
+        "scheduler.policy_params.w_output": "1.5",
+        "scheduler.policy_params.weight.ann": "2",
+        "scheduler.max_num_seqs": "5",
+        "scheduler.enable_chunked_prefill": "false",
+    }
+    page = open_page()
+    page.goto(f"{server.url}/load?{urlencode(link)}")
+    expect(page.locator("[name=max_num_seqs]")).to_have_value("5")
+    page.locator("[name=rate]").fill("7")
+    assert asked(page) == link | {"rate": "7"}
+    page.locator("[name=max_num_seqs]").fill("")
+    page.locator("[name=max_num_batched_tokens]").fill("512")
+    page.locator('[name="policy_params.weight.*"]').fill("ann=2, bob=0.5")
+    del link["scheduler.max_num_seqs"]
+    link |= {"rate": "7", "scheduler.max_num_batched_tokens": "512", "scheduler.policy_params.weight.bob": "0.5"}
+    assert asked(page) == link
+    fresh = open_page()
+    fresh.goto(page.url)
+    expect(fresh.locator('[name="policy_params.weight.*"]')).to_have_value("ann=2, bob=0.5")
+    expect(fresh.locator("#warning")).to_be_hidden()
+    assert asked(fresh) == link
+    fresh.locator("[name=policy]").select_option("edf")  # whose parameters are others
+    expect(fresh.locator('[name="policy_params.default_ms"]')).to_have_value("")
+    assert [name for name in asked(fresh) if "policy" in name] == ["scheduler.policy"]
+
+
+def test_settings_that_are_not_here_yet_stay_in_the_link_and_nothing_is_started_without_them(
+    server: LiveServer, open_page: Callable[..., Page]
+) -> None:
+    page, down = open_page(), True
+    page.route("**/api/scheduler", lambda route: route.abort() if down else route.continue_())
+    page.goto(f"{server.url}/load?scenario=poisson&scheduler.max_num_seqs=5")
+    page.locator("[name=rate]").fill("7")
+    expect(page.locator("#scheduler .error")).to_contain_text("the server does not answer")
+    assert asked(page) == {"scenario": "poisson", "rate": "7", "scheduler.max_num_seqs": "5"}
+    expect(page.locator("#start")).to_be_disabled()
+    down = False
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("[name=max_num_seqs]")).to_have_value("5")
+    expect(page.locator("#start")).to_be_enabled()
+
+
+def test_what_a_link_asks_for_in_vain_is_named(server: LiveServer, open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    vain = {"colour": "red", "scheduler.policy": "best", "scheduler.kv_cache_tokens": "9", "rate": "many"}
+    page.goto(f"{server.url}/load?{urlencode({'scenario': 'poisson', 'scheduler.max_num_seqs': '5'} | vain)}")
+    warning = page.locator("#warning")
+    for name, value in vain.items():
+        expect(warning).to_contain_text(f"{name}={value}")
+    expect(warning).to_contain_text("the rest of the link is applied")
+    expect(warning).not_to_contain_text("max_num_seqs")
+    assert asked(page) == {"scenario": "poisson", "scheduler.max_num_seqs": "5"}
+
+
+def test_an_offer_that_could_not_be_had_is_asked_for_again(server: LiveServer, open_page: Callable[..., Page]) -> None:
+    page, down = open_page(), True
+    page.route("**/offered*", lambda route: route.abort() if down else route.continue_())
+    page.goto(f"{server.url}/load?scenario=poisson")
+    expect(page.locator("#offer .problem")).to_contain_text("the server does not answer")
+    down = False
+    page.locator("#offer").get_by_role("button", name="Try again").click()
+    expect(page.locator("#offer .problem")).to_be_hidden(timeout=20_000)
+    expect(page.locator("#offer ul")).to_contain_text("arrivals")
+
+
+def asked(page: Page) -> dict[str, str]:
+    """The link, as names and values."""
+    return dict(parse_qsl(page.evaluate("location.search.slice(1)")))
 
 
 def test_points_are_dragged_and_added_by_pointer(server: LiveServer, open_page: Callable[..., Page]) -> None:

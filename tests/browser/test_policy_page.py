@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,6 +39,68 @@ def test_an_edit_begun_while_the_settings_are_asked_for_again_stays(server: Live
     expect(page.locator("select[name=policy]")).to_have_value("vtc")
     expect(page.locator("#diff")).to_contain_text("policy fcfs → vtc")
     expect(page.locator("#apply")).to_be_enabled()
+
+
+def test_a_preset_is_a_link_that_shows_what_it_would_change_and_changes_nothing(
+    server: LiveServer, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.goto(f"{server.url}/policy")
+    page.get_by_role("link", name="static batches").click()
+    diff = page.locator("#diff")
+    expect(diff).to_have_text(
+        "enable_chunked_prefill true → false, batching continuous → static, allocation on_demand → reserve"
+    )
+    expect(page.locator("#apply")).to_be_enabled()
+    expect(page).to_have_url(
+        re.compile(r"enable_chunked_prefill=false&scheduler.batching=static&scheduler.allocation=reserve$")
+    )
+    page.select_option("select[name=policy]", "vtc")
+    page.fill("[name='policy_params.weight.*']", "a=3")
+    page.fill("[name='policy_params.w_output']", "4")
+    fresh = open_page()
+    fresh.goto(page.url + "&scheduler.nonsense=1&scheduler.admission=maybe")
+    expect(fresh.locator("#warning")).to_contain_text("no scheduler.nonsense=1, scheduler.admission=maybe; the rest")
+    expect(fresh.locator("#diff")).to_have_text(diff.inner_text())
+    assert "policy fcfs → vtc" in diff.inner_text() and "weight.a=3" in diff.inner_text()
+    assert server.get("/api/scheduler")["version"] == 1, "nothing was asked for"
+    fresh.click("#revert")
+    expect(fresh.locator("#diff")).to_have_text("Nothing is changed.")
+    expect(fresh).to_have_url(f"{server.url}/policy")
+
+
+def test_a_preset_of_ones_own_holds_the_whole_form_and_fills_it_again(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(f"{server.url}/policy")
+    page.select_option("select[name=policy]", "vtc")
+    page.fill("[name='policy_params.weight.*']", "a=3")
+    page.fill("#presets input", "three for a")
+    page.get_by_role("button", name="Save preset").click()
+    expect(page.locator("#presets select")).to_have_value("three for a")
+    page.click("#revert")
+    expect(page.locator("#presets select")).to_have_value("")
+    page.select_option("#presets select", "three for a")
+    expect(page.locator("#diff")).to_have_text("policy fcfs → vtc, policy_params — → weight.a=3")
+    expect(page.locator("#presets select")).to_have_value("three for a")
+
+
+def test_what_was_changed_is_listed_from_what_to_what_as_soon_as_it_is_recorded(
+    server: LiveServer, open_page: OpenPage
+) -> None:
+    page = open_page()
+    page.goto(f"{server.url}/policy")
+    expect(page.locator("#history .empty")).to_contain_text("Nothing was changed yet")
+    page.fill("[name=max_num_seqs]", "9")
+    page.click("#apply")
+    expect(page.locator("#note")).to_have_text("applied")
+    row = page.locator("#history tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("max_num_seqs 16 → 9")
+    expect(page).to_have_url(f"{server.url}/policy")
+    expect(row.locator("td").first).to_have_text(re.compile(r"^\d\d:\d\d:\d\d\.\d{3}$"))
+    server.post("/api/scheduler", {"max_num_seqs": 16}, method="PATCH")
+    expect(row).to_have_count(2)
+    expect(row.first).to_contain_text("max_num_seqs 9 → 16")
 
 
 def test_records_go_only_after_a_dry_run_and_a_yes_and_piece_by_piece(server: LiveServer, open_page: OpenPage) -> None:
@@ -80,3 +143,15 @@ def test_records_go_only_after_a_dry_run_and_a_yes_and_piece_by_piece(server: Li
     rule = {"keep_runs": False, "older_than_s": 7 * 86_400}
     assert asked == [rule | {"dry_run": True}, rule, rule | {"since": WHEN}] and len(questions) == 2
     expect(page.locator("#prune")).to_be_hidden()
+
+
+def test_what_recording_costs_is_that_of_the_live_figures(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    page.goto(f"{server.url}/policy")
+    expect(page.locator("#cost-step")).to_have_text("no step yet")
+    server.post("/v1/completions", {"model": "null", "prompt": "a b c", "max_tokens": 30, "ignore_eos": True})
+    gauges = wait_until(lambda: (g := server.get("/api/live")["gauges"])["observe_us_step"] and g, 10, "a step")
+    expect(page.locator("#cost-step")).to_have_text(re.compile(r"^[\d.,]+ µs$"))
+    shown = float(page.locator("#cost-step").inner_text().split()[0].replace(",", ""))
+    assert shown == pytest.approx(gauges["observe_us_step"], rel=0.01)
+    expect(page.locator("#cost-share")).to_contain_text("% of")

@@ -99,6 +99,74 @@ def test_a_bar_is_chosen_walked_from_and_found_again_by_its_link(server: LiveSer
     expect(link).to_have_attribute("href", f"/requests/{bar['id']}")
 
 
+def test_a_step_is_opened_by_click_key_or_link_and_back_closes_it(server: LiveServer, open_page: OpenPage) -> None:
+    found = server.get(f"/api/steps?run={RUN}")["steps"]
+    i = len(found["t"]) // 2
+    page = opened(open_page(), server)
+    box = page.locator("#bands canvas").bounding_box()
+    assert box is not None
+    end = server.get(f"/api/segments?run={RUN}")
+    last = max(max(end["segments"]["t1"]), found["t"][-1])
+    at = box["x"] + 64 + (box["width"] - 76) * (found["t"][i] - found["ms"][i] / 2) / last
+    page.mouse.click(at, box["y"] + 120)
+    dialog = page.locator("dialog#step")
+    expect(dialog).to_contain_text("Decode")
+    shown = re.search(r"step=(-?\d+)\.(\d+)", page.url)
+    assert shown is not None and abs(found["seq"].index(int(shown[2])) - i) <= 1 and int(shown[1]) == found["boot"][i]
+    page.go_back()
+    expect(dialog).to_be_hidden()
+    page.mouse.move(at, box["y"] + 120)
+    page.keyboard.press("o")
+    expect(page).to_have_url(re.compile(f"step={shown[1]}.{shown[2]}$"))
+    expect(dialog).to_contain_text("Decode")
+    said = dialog.inner_text()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page).to_have_url(re.compile("/timeline$"))
+    fresh = open_page()
+    fresh.goto(f"{server.url}/timeline?run={RUN}&step={shown[1]}.{shown[2]}")
+    expect(fresh.locator("dialog#step")).to_contain_text("Decode")
+    assert fresh.locator("dialog#step").inner_text() == said
+    expect(fresh.locator("#window")).to_contain_text(" s – ")
+    first, until = map(float, re.findall(r"(-?[\d.]+) s", fresh.locator("#window").inner_text())[:2])
+    middle = found["t"][found["seq"].index(int(shown[2]))] / 1000
+    assert until - first < 2.01 < 0.9 * last / 1000 and first <= middle <= until
+    fresh.keyboard.press("Escape")
+    fresh.keyboard.press("d")
+    fresh.wait_for_url(re.compile("from="))
+    assert "step=" not in fresh.url
+
+
+def test_a_request_is_found_by_a_part_of_its_id_and_enter_goes_to_the_next(server: LiveServer, open_page: OpenPage) -> None:
+    page = opened(open_page(), server)
+    slots = [bar for bar in bars(server) if bar["slot"] >= 0]
+    ids = list(dict.fromkeys(bar["id"].split("/")[0] for bar in slots))
+    wanted = ids[len(ids) // 2]
+    page.keyboard.press("/")
+    page.keyboard.type(wanted[-3:])
+    alike = [each for each in ids if wanted[-3:] in each]
+    for expected in (*alike, alike[0]):
+        page.keyboard.press("Enter")
+        expect(page.locator("#chosen .facts a")).to_have_text(expected)
+    expect(page).to_have_url(re.compile(f"sel=req:{alike[0]}"))
+    page.fill("#find", "nobody")
+    page.keyboard.press("Enter")
+    expect(page.locator("#chosen .body")).to_contain_text("Request nobody has no bar here.")
+
+
+def test_what_was_changed_is_marked_over_the_steps(server: LiveServer, open_page: OpenPage) -> None:
+    page = open_page()
+    start = server.get(f"/api/segments?run={RUN}")["start_ms"]
+    at = "1970-01-01T00:00:00.500000Z" if start == 0 else f"{start}"
+    changes = [{"name": "policy", "from": "fcfs", "to": "vtc"}, {"name": "max_num_seqs", "from": 4, "to": 8}]
+    item = {"boot": 1, "seq": 5, "version": 2, "run": None, "at": at, "changes": changes}
+    page.route("**/api/scheduler/changes?*", lambda route: route.fulfill(json={"items": [item], "truncated": False}))
+    opened(page, server)
+    expect(page.locator("#bands canvas")).to_have_attribute(
+        "aria-label", re.compile("; at 0.5 s policy fcfs → vtc, max_num_seqs 4 → 8$")
+    )
+
+
 def test_keys_and_drags_move_the_window_and_a_dragged_area_is_summed(server: LiveServer, open_page: OpenPage) -> None:
     page = opened(open_page(), server)
     box = page.locator("#bars canvas").bounding_box()

@@ -4,11 +4,12 @@ the start the command, of a bound what it leaves out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from live_server import LiveServer
+from live_server import LiveServer, wait_until
 from playwright.sync_api import Page, expect
 
 OpenPage = Callable[..., Page]
@@ -39,6 +40,34 @@ def test_after_a_run_the_header_leads_to_its_report_and_that_to_the_same_load(se
     expect(page.locator("#seed")).to_have_value("7")
     expect(page.locator("#scheduler [name=max_num_seqs]")).to_have_value("5")
     expect(page.locator("#scheduler .hint.wide")).to_contain_text("max_model_len, kv_cache_tokens")
+
+
+def test_a_run_is_run_again_with_its_policys_parameters_and_with_what_was_in_effect_then(
+    server: LiveServer, open_page: OpenPage
+) -> None:
+    before = server.get("/api/scheduler")["settings"]["max_num_queued_reqs"]
+    server.post("/api/scheduler", {"max_num_queued_reqs": 77}, method="PATCH")
+    own = {"policy": "vtc", "policy_params": {"w_output": 1.5, "weight.a,b": 4}}
+    run = server.post("/api/runs", ASKED | {"scheduler": own})["id"]
+    wait_until(lambda: server.get(f"/api/runs/{run}")["ended"], 30, "the run to end")
+    server.post("/api/scheduler", {"max_num_queued_reqs": before}, method="PATCH")
+    page = open_page()
+    page.goto(f"{server.url}/runs/{run}")
+    expect(page.locator("#again")).to_have_attribute("href", re.compile("max_num_queued_reqs=77"))
+    page.click("#again")
+    for name, value in {
+        "policy": "vtc",
+        "policy_params.w_output": "1.5",
+        "policy_params.w_input": "",
+        "policy_params.weight.*": "a%2Cb=4",
+        "max_num_queued_reqs": "77",
+        "max_num_seqs": "",
+    }.items():
+        expect(page.locator(f'#scheduler [name="{name}"]')).to_have_value(value)
+    page.click("#start")
+    again = wait_until(lambda: (found := server.get("/api/runs")["items"][0])["id"] != run and found, 30, "it to be started")
+    assert again["scheduler"] == own | {"max_num_queued_reqs": 77} and again["parameters"]["rate"] == 6
+    wait_until(lambda: server.get(f"/api/runs/{again['id']}")["ended"], 30, "it to end")
 
 
 def test_a_setting_that_is_read_at_the_start_gives_the_command(server: LiveServer, open_page: OpenPage) -> None:

@@ -1,32 +1,28 @@
 """Attacks on a running server, from outside: other pages, other hosts, other peers. Each test names the attack of its kind.
 
 A1 foreign pages, A2 rebinding, A3 foreign websockets, A4 replayed tickets, A5 endpoints without a key, A6 odd paths,
-A7 smuggling, A8 body bombs, A9 fan-out, A10 floods, A11 handshake floods, A12 guessed keys. A13 to A16 and what leaks are in
-test_attacks_inside.py.
+A7 smuggling, A8 body bombs, A9 fan-out. A10 to A12, by their number, are in test_attacks_by_number.py; A13 to A16 and what
+leaks in test_attacks_inside.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.server
-import importlib.metadata
 import json
 import re
-import socket
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_client import OPENING, Reply, ask, open_websocket, place, raw, statuses
-from live_server import LiveServer, wait_until
+from hostile_client import OPENING, ask, open_websocket, place, raw, statuses
+from keyed_server import KEY, READER, Keyed, bearer
+from live_server import LiveServer
 from playwright.sync_api import Browser
 
-KEY = "sk-all-0123456789"
-BEARER = {"Authorization": f"Bearer {KEY}"}
 STATE_CHANGING = [
     ("POST", "/v1/completions", {"model": "null", "prompt": "hi", "max_tokens": 1}),
     ("POST", "/v1/chat/completions", {"model": "null", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}),
@@ -45,30 +41,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield started
 
 
-class Keyed(LiveServer):
-    """Ready when a call with the key says so."""
-
-    def _ready(self) -> bool:
-        told = self.data_dir / "server.json"
-        if not told.exists() or not told.read_text():
-            return False
-        self.url = json.loads(told.read_text())["url"]
-        try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + "/readyz", headers=BEARER), timeout=5) as response:
-                return bool(response.status == 200)
-        except OSError:
-            return False
-
-
-def keyed_server(folder: Path, *arguments: str) -> Keyed:
-    (folder / "keys").write_text(f"all {KEY}\nreader sk-read read\n")
-    return Keyed(folder / "data", "--runner", "null", "--api-key-file", str(folder / "keys"), *arguments)
-
-
 @pytest.fixture(scope="module")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
-    server = keyed_server(tmp_path_factory.mktemp("keyed"))
-    with server:
+    with Keyed(tmp_path_factory.mktemp("keyed")) as server:
         yield server
 
 
@@ -209,8 +184,8 @@ def test_a4_there_is_no_ticket_to_replay(keyed: Keyed) -> None:
             status, sock = open_websocket(keyed.url, path, **headers)
             sock.close()
             assert status == 401
-    for bearer in (f"Bearer {KEY}", "Bearer sk-read"):
-        status, sock = open_websocket(keyed.url, Authorization=bearer)
+    for header in (f"Bearer {KEY}", f"Bearer {READER}"):
+        status, sock = open_websocket(keyed.url, Authorization=header)
         sock.close()
         assert status == 101
 
@@ -248,7 +223,7 @@ PATHS = [
 def test_a6_no_spelling_of_a_path_gets_around_the_key_or_out_of_the_house(keyed: Keyed, path: str) -> None:
     without = ask(keyed.url, "GET", path)
     assert without.status == (200 if path == "/livez?/v1/models" else 401) and b'"data"' not in without.body
-    allowed = ask(keyed.url, "GET", path, BEARER)
+    allowed = ask(keyed.url, "GET", path, bearer())
     assert allowed.status in (200, 308, 400, 403, 404)
     assert b"[build-system]" not in allowed.body and b"root:" not in allowed.body and b"WSGI" not in allowed.body
     assert "x-a" not in allowed.headers
@@ -336,142 +311,3 @@ def test_a9_a_small_request_cannot_fan_out(local: LiveServer, fields: dict[str, 
     reply = ask(local.url, "POST", "/v1/completions", body={"model": "null", "prompt": "hi", "max_tokens": 1} | fields)
     assert reply.status == 400 and reply.error["param"] == param, reply.body[:300]
     assert untouched(local) == before
-
-
-# ---- A10 to A12: many
-
-
-def own_address() -> str:
-    """An address of this machine that is not loopback; nothing is sent to find it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return ""
-        address: str = probe.getsockname()[0]
-        return "" if address.startswith(("127.", "0.")) else address
-
-
-def held(address: str, port: int, count: int, said: bytes) -> tuple[list[socket.socket], list[bytes]]:
-    """`count` connections that say `said` and wait; those that stay open, and what the others were told."""
-    socks = [socket.create_connection((address, port), 10) for _ in range(count)]
-    for sock in socks:
-        with contextlib.suppress(OSError):
-            sock.sendall(said)
-    time.sleep(0.3)
-    kept, told = [], []
-    for sock in socks:
-        sock.setblocking(False)
-        try:
-            told.append(sock.recv(65536))
-            sock.close()
-        except BlockingIOError:
-            kept.append(sock)
-        except OSError:
-            told.append(b"")
-            sock.close()
-    return kept, told
-
-
-def test_a10_a_flood_from_another_machine_is_capped_and_nobody_else_notices(tmp_path: Path) -> None:
-    address = own_address()
-    if not address:
-        pytest.skip("LOUD SKIP: this machine has no address but loopback")
-    with keyed_server(tmp_path, "--host", "0.0.0.0", "--allow-host", address, "--max-connections-per-peer", "64") as server:
-        port = place(server.url)[1]
-        remote = f"http://{address}:{port}"
-        assert ask(remote, "GET", "/v1/models", BEARER).status == 200
-        kept: list[socket.socket] = []
-        told: list[bytes] = []
-        for said in (b"", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Le", b"GET / HT"):
-            more, answers = held(address, port, 660, said)
-            kept, told = kept + more, told + answers
-        assert len(kept) == 64 and len(told) == 3 * 660 - 64
-        assert all(not each or (statuses(each) == [503] and b"Retry-After: 1" in each) for each in told)
-        assert sum(1 for each in told if each) > len(told) // 2  # a reset may overtake the answer
-        for _ in range(20):
-            assert ask(server.url, "GET", "/v1/models", BEARER).status == 200  # loopback is not a stranger
-        for sock in kept:
-            sock.close()
-        wait_until(
-            lambda: (
-                statuses(raw(remote, b"GET /livez HTTP/1.1\r\nHost: " + f"{address}:{port}".encode() + b"\r\n\r\n", 0.5))
-                == [200]
-            )
-        )
-        assert "Traceback" not in server.text_of_log()
-
-
-def test_a10_a_thousand_idle_connections_of_our_own_disturb_nobody(local: LiveServer) -> None:
-    kept, told = held(*place(local.url), 1000, b"GET /")
-    try:
-        assert len(kept) == 1000 and not told
-        body = {"model": "null", "prompt": "hi", "max_tokens": 1}
-        assert all(ask(local.url, "POST", "/v1/completions", body=body).status == 200 for _ in range(10))
-    finally:
-        for sock in kept:
-            sock.close()
-    assert "Traceback" not in local.text_of_log()
-
-
-def threads_of(server: LiveServer) -> int:
-    return len(list(Path(f"/proc/{server.process.pid}/task").iterdir()))
-
-
-def test_a11_a_flood_of_handshakes_is_capped_and_costs_no_threads(tmp_path: Path) -> None:
-    floor = (4, 13, 2)  # below it a flood of PONGs was never answered by a close
-    assert tuple(map(int, importlib.metadata.version("python-engineio").split("."))) >= floor
-    with LiveServer(tmp_path / "data", "--runner", "null") as server:
-        before = threads_of(server)
-        opened = [open_websocket(server.url) for _ in range(200)]
-        answered = [status for status, _ in opened]
-        assert answered.count(101) == 64 and answered.count(503) == 136
-        assert threads_of(server) - before <= 2
-        assert ask(server.url, "GET", "/livez").status == 200
-        for _, sock in opened:
-            sock.close()
-
-        def room() -> bool:
-            status, sock = open_websocket(server.url)
-            sock.close()
-            return status == 101
-
-        wait_until(room, 30, "closed websockets to make room")
-        assert "Traceback" not in server.text_of_log()
-
-
-def test_a12_keys_cannot_be_guessed_by_trying(tmp_path: Path) -> None:
-    """That every key is compared whatever is offered is in tests/app/test_keys.py; that a stranger waits is here."""
-    with keyed_server(tmp_path) as server:
-
-        def offer(key: str) -> Reply:
-            return ask(server.url, "GET", "/v1/models", {"Authorization": f"Bearer {key}"})
-
-        tried = [offer(f"sk-guess-{number}") for number in range(13)]
-        assert [reply.status for reply in tried] == [401] * 10 + [429] * 3
-        assert all(
-            reply.error["code"] == "too_many_wrong_keys" and int(reply.headers["retry-after"]) >= 1 for reply in tried[10:]
-        )
-        assert offer("sk-read").status == 429  # a right guess looks like a wrong one
-        assert offer(KEY).status == 200  # who was here before goes on
-        run = server_post(server, "/api/runs", {"scenario": "poisson", "set": {"duration_s": 1}})
-        wait_until(
-            lambda: ask(server.url, "GET", f"/api/runs/{run['id']}", BEARER).body.count(b'"finished"'), 40, "our own generator"
-        )
-        assert b"sk-guess" not in b"".join(reply.body for reply in tried) and "sk-guess" not in server.text_of_log()
-
-
-def server_post(server: LiveServer, path: str, body: Any) -> Any:
-    reply = ask(server.url, "POST", path, BEARER, body)
-    assert reply.status in (200, 201), reply.body
-    return json.loads(reply.body)
-
-
-def test_a10_a_key_that_sends_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
-    body = {"model": "null", "prompt": [1, 2], "max_tokens": 1}
-    with keyed_server(tmp_path, "--max-requests-per-minute", "3") as server:
-        replies = [ask(server.url, "POST", "/v1/completions", BEARER, body) for _ in range(5)]
-        assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
-        assert replies[-1].error["code"] == "rate_limit_exceeded" and 1 <= int(replies[-1].headers["retry-after"]) <= 20
-        assert ask(server.url, "GET", "/api/requests", BEARER).status == 200, "only inference is counted"
-        assert b'reason="rate_limit_exceeded"} 2' in ask(server.url, "GET", "/metrics", BEARER).body

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from fakes import FakeRequest, FakeServer
 from hostile_client import OPENING, Reply, ask, place, raw
+from keyed_server import Keyed
 from live_server import ROOT, LiveServer, wait_until
 
 from app.cli.failures import CommandError
@@ -210,8 +211,7 @@ def _cached_of_the_second(server: LiveServer) -> int:
 
 
 def test_no_key_path_prompt_or_traceback_is_in_any_answer_log_or_record(tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text(f"all {KEY}\nreader {READER} read\n")
-    with _Keyed(tmp_path / "data", "--runner", "null", "--api-key-file", str(tmp_path / "keys")) as server:
+    with Keyed(tmp_path, key=KEY, reader=READER) as server:
         replies = _provoke(server)
         engine = _engine_pid(server)
         os.kill(engine, signal.SIGKILL)
@@ -236,18 +236,6 @@ def test_no_key_path_prompt_or_traceback_is_in_any_answer_log_or_record(tmp_path
     for path in (tmp_path / "data").rglob("*"):
         if path.is_file():
             assert not [secret for secret in SECRETS if secret in path.read_bytes()], path
-
-
-class _Keyed(LiveServer):
-    def _ready(self) -> bool:
-        told = self.data_dir / "server.json"
-        if not told.exists() or not told.read_text():
-            return False
-        self.url = json.loads(told.read_text())["url"]
-        try:
-            return ask(self.url, "GET", "/readyz", BEARER).status == 200
-        except OSError:
-            return False
 
 
 def _provoke(server: LiveServer) -> list[Reply]:

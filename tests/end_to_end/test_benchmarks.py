@@ -14,6 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Message, TextMessage
 
 from benchmarks.rig.dashboard import Dashboard
+from benchmarks.scheduler_step import Engine
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +37,13 @@ def test_serving_counts_tokens_frames_and_cpu() -> None:
     for row in figures["web_cpu"]:
         assert row["us_per_token"] >= row["hub_us_per_token"] > 0 and row["tokens_s"] > 0 and row["frames_s"] > 0
         assert row["cut_off"] == 0
+
+
+def test_steps_in_which_an_order_displaced_somebody_are_told_apart_from_the_steady_ones() -> None:
+    steady, moved = Engine("fcfs", 16, 40).measure(60), Engine("skip_join_mlfq", 16, 40).measure(60)
+    assert not {"displaced", "changing", "changing_cpu"} & set(steady)
+    assert moved["displaced"] > 4 and moved["displaced"] <= moved["changing"] < 60
+    assert moved["changing_cpu"] > 0 and moved["cpu"] > 0
 
 
 def test_recording_writes_each_life_whole() -> None:

@@ -122,10 +122,10 @@ def test_an_engine_that_does_not_answer_is_not_believed_to_be_held() -> None:
     stage = _Stage()
     stage.life.hold("pause")
     stage.clock.now += 1000
-    assert not stage.life.hung
+    assert not stage.life.watch.hung
     stage.clients[0].answers = False
     with pytest.raises(EngineGone):
         stage.life.hold("resume")
-    assert not stage.life.hung, "it has its time"
+    assert not stage.life.watch.hung, "it has its time"
     stage.clock.now += 1000
-    assert stage.life.hung
+    assert stage.life.watch.hung

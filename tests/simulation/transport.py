@@ -18,6 +18,7 @@ from simulation.world import MS, Bell, Process, World
 
 from scheduler.engine import server
 from scheduler.engine.clock import PacedClock
+from scheduler.engine.framing import Unframer, frame
 from scheduler.engine.messages import (
     Abort,
     Failed,
@@ -30,8 +31,6 @@ from scheduler.engine.messages import (
     Reply,
     Shutdown,
     Submit,
-    Unframer,
-    frame,
 )
 from scheduler.engine.service import EngineService
 from scheduler.errors import BatchscopeError, EngineGone

@@ -7,6 +7,8 @@ import { createCdfs, createCourses } from "../panels/compare_lines.js";
 import { addition, offers, sideList, splitWords, tooMany, urlOf } from "../panels/compare_sides.js";
 import * as tables from "../panels/compare_tables.js";
 import { compareWaits } from "../panels/compare_waits.js";
+import { drawComputing } from "../panels/computing.js";
+import { failure, warnOf } from "../panels/failure.js";
 import { title } from "../panels/runs_table.js";
 import { MOST } from "../panels/sides.js";
 import { previous } from "../panels/similar_runs.js";
@@ -15,6 +17,7 @@ import { onTheme } from "../theme.js";
 
 const { loop } = startShell();
 const KNOWN = ["runs", "split", "tail", "with"];
+const AGAIN_MS = 1000;
 const LISTED = 200; // of the runs, the newest: what is offered is among them
 let answer = null;
 let drawn = null;
@@ -44,28 +47,45 @@ function go(changes, replaced = false) {
 async function show() {
   const state = asked();
   const turn = ++shown;
-  setHidden($("#warning"), state.unknown.length === 0);
-  setText($("#warning"), `This page knows no ${state.unknown.join(", ")}; the rest of the link is applied.`);
+  setAttr($("#sides"), "aria-busy", "true");
+  warnOf(state.unknown);
   try {
-    const draw = state.runs.length > MOST ? () => instead(...tooMany(state.runs)) : await found(state);
+    const draw = state.runs.length > MOST ? () => instead(...tooMany(state.runs)) : await found(state, turn);
     if (turn === shown) draw();
   } catch (error) {
     if (turn === shown) fail(error);
   }
+  if (turn === shown) setAttr($("#sides"), "aria-busy", null);
 }
 
 /** How to draw what the state asks for. */
-async function found(state) {
+async function found(state, turn) {
   listed = (await get(`/api/runs${query({ limit: LISTED })}`)).items;
   if (state.split === null && state.runs.length < 2) return offered(state);
   const params = { runs: state.runs.join(","), split: state.split };
-  const compared = await get(`/api/compare${query({ ...params, lines: 1 })}`);
+  const compared = await made(params, turn);
   return () => {
     answer = compared;
     setAttr($("#api"), "href", `/api/compare${query(params)}`);
     drawAnswer(state);
   };
 }
+
+/** The comparison, once every run has its figures; until then the page says how far they are. */
+async function made(params, turn) {
+  while (turn === shown) {
+    const compared = await get(`/api/compare${query({ ...params, lines: 1, wait: 0 })}`);
+    const far = compared.computing;
+    if (!far || turn !== shown) return compared;
+    if (!$("progress")) instead();
+    setAttr($("#sides"), "aria-busy", null);
+    drawComputing($("#sides"), far, titleOf(far.run));
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+  }
+  return null; // who asked has gone on to something else
+}
+
+const titleOf = (id) => title(listed.find((run) => run.id === id) || { id });
 
 async function offered(state) {
   const [id] = state.runs;
@@ -123,9 +143,8 @@ function instead(...nodes) {
 }
 
 function fail(error) {
-  const retry = el("button", { type: "button", onclick: show }, "Try again");
   const pick = el("a", { class: "button", href: "/runs" }, "Pick runs");
-  instead(el("p", { class: "error", role: "alert" }, error.message), el("p", { class: "empty" }, retry, " ", pick));
+  instead(failure(error, show), el("p", { class: "empty" }, pick));
 }
 
 // ---- what the reader does

@@ -1,9 +1,10 @@
 // The load page: choose a scenario, set its parameters, start it, watch it, change it, stop it. The choice is in the URL: the
-// scenario, its seed and every parameter that is not as its scenario has it.
+// scenario, its seed, every parameter that is not as its scenario has it and every setting of the scheduler that is filled in.
 
 import { $, $$, el, replace, setHidden, setText } from "../dom.js";
-import { get, post, query } from "../api.js";
+import { get, linked, post, query } from "../api.js";
 import { age } from "../format.js";
+import { failure, warnOf } from "../panels/failure.js";
 import { createOffer } from "../panels/offer.js";
 import { watchTroubles } from "../panels/run_troubles.js";
 import { drawProgress } from "../panels/run_progress.js";
@@ -13,12 +14,15 @@ import { shapeField } from "../panels/shape_editor.js";
 import { RUN_LIVE, startShell } from "../shell.js";
 
 const { store, loop } = startShell();
+const LINK = Object.fromEntries(new URLSearchParams(location.search)); // as the page was opened: it rewrites its address later
+const STEM = "scheduler.";
+const OF_SCHEDULER = Object.fromEntries(Object.entries(LINK).filter(([name]) => name.startsWith(STEM)));
 const form = $("#form");
 const offer = createOffer($("#offer"));
 const troubles = watchTroubles($("#failures"), $("#log"));
 let scenarios = [];
 let parameters = [];
-let changes = () => ({});
+let settings = null; // the scheduler's fields, once they are here
 let lastStatus; // undefined until the first look, so that the list is asked for where no run is known, too
 
 loop.add(250, (state) => {
@@ -40,7 +44,7 @@ function chosen() {
 function allowStart() {
   const run = store.state.run;
   const live = run !== null && RUN_LIVE.includes(run.status);
-  $("#start").disabled = live || chosen() === null;
+  $("#start").disabled = live || chosen() === null || settings === null;
   $("#start").title = live ? "a run is active" : "";
 }
 
@@ -60,11 +64,11 @@ function choice(scenario) {
 }
 
 /** The fields of the chosen scenario; `given`: values by name, as text, where they are not its own. */
-function showParameters(given = new URLSearchParams()) {
+function showParameters(given = {}) {
   const scenario = chosen();
   if (scenario === null) return;
   const make = (spec) => {
-    const value = given.has(spec.name) ? fromText(spec, given.get(spec.name)) : spec.default;
+    const value = spec.name in given ? fromText(spec, given[spec.name]) : spec.default;
     return spec.type === "shape" ? shapeField(spec, value, seconds, edited) : field(spec, value);
   };
   parameters = scenario.parameters.map((spec) => [spec, make(spec)]);
@@ -94,10 +98,21 @@ function changed() {
 function edited() {
   const [scenario, set, seed] = [chosen(), changed(), $("#seed").value];
   if (scenario === null) return;
-  const url = query({ scenario: scenario.name, ...set, seed: seed === "1" ? null : seed });
+  const url = query({ scenario: scenario.name, ...set, seed: seed === "1" ? null : seed, ...ofScheduler() });
   if (url !== location.search) history.replaceState(null, "", url);
   offer(scenario.name, set);
   for (const [, one] of parameters) if (one.redraw) one.redraw();
+}
+
+/** Until the fields are here, what the link says stays in it. */
+const ofScheduler = () => (settings === null ? OF_SCHEDULER : linked(settings.typed()));
+
+/** Once all fields are there it is known what of the link is none of them, or nothing that one of them can hold. */
+function warn() {
+  if (settings === null || chosen() === null) return;
+  const filled = parameters.filter(([, one]) => one.read() !== undefined).map(([spec]) => spec.name);
+  const known = [$("#seed").value && "seed", ...filled, ...Object.keys(ofScheduler()), chosen().name === LINK.scenario && "scenario"];
+  warnOf(Object.keys(LINK).filter((name) => !known.includes(name)).map((name) => `${name}=${LINK[name]}`));
 }
 
 async function showScenarios() {
@@ -105,38 +120,38 @@ async function showScenarios() {
   try {
     scenarios = (await get("/api/scenarios")).items;
   } catch (error) {
-    replace(box, el("p", { class: "error" }, error.message));
-    return;
+    return replace(box, failure(error, showScenarios));
   }
   replace(box, ...scenarios.map(choice));
-  const asked = new URLSearchParams(location.search);
-  const wanted = asked.get("scenario") || "first_look";
+  const wanted = LINK.scenario || "first_look";
   const inputs = $$("input[name=scenario]");
   const input = inputs.find((each) => each.value === wanted) || inputs[0];
   if (input) input.checked = true;
-  if (asked.has("seed")) $("#seed").value = asked.get("seed");
-  showParameters(asked);
+  if (LINK.seed) $("#seed").value = LINK.seed;
+  showParameters(LINK);
+  warn();
 }
 
 async function showSettings() {
+  const box = $("#scheduler");
+  const given = Object.fromEntries(Object.entries(OF_SCHEDULER).map(([name, value]) => [name.slice(STEM.length), value]));
   try {
-    const { table, settings, policies } = await get("/api/scheduler");
-    changes = optionalSettings(
-      $("#scheduler .fields"),
-      table,
-      settings,
-      policies.map((policy) => policy.name),
-    );
+    settings = optionalSettings($(".fields", box), await get("/api/scheduler"), given);
+    box.open = box.open || Object.keys(given).length > 0;
+    edited();
+    warn();
   } catch (error) {
-    replace($("#scheduler .fields"), el("p", { class: "error" }, error.message));
+    replace($(".fields", box), failure(error, showSettings));
+    box.open = true; // without them nothing can be started
   }
+  allowStart();
 }
 
 async function refreshRuns() {
   try {
     replace($("#runs"), runsTable((await get("/api/runs?limit=8")).items));
   } catch (error) {
-    replace($("#runs"), el("p", { class: "error" }, error.message));
+    replace($("#runs"), failure(error, refreshRuns));
   }
 }
 
@@ -148,8 +163,8 @@ async function start() {
     const run = await post("/api/runs", {
       scenario: chosen().name,
       set: changed(),
-      seed: Number($("#seed").value) || 0,
-      scheduler: changes(),
+      seed: Number($("#seed").value || 1), // as a link without one
+      scheduler: settings.asked(),
     });
     replace(
       note,
@@ -165,7 +180,7 @@ async function start() {
 }
 
 $("#scenarios").addEventListener("change", () => showParameters());
-form.addEventListener("input", (event) => event.target.closest("#scenarios, .shape, #scheduler") === null && edited());
+form.addEventListener("input", (event) => event.target.closest("#scenarios, .shape") === null && edited());
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   start();

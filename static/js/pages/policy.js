@@ -1,19 +1,26 @@
-// The policy page: settings as a live form, the hold, the catalog with guarantees, the same as flags of vLLM.
+// The policy page: settings as a live form, the hold, the catalog with guarantees, the same as flags of vLLM, what was changed before.
+// An edit is in the address as `scheduler.NAME`, so a link (a preset is one) shows what it would change.
 
 import { $, $$, el, replace, setHidden, setText } from "../dom.js";
-import { get, patch, post } from "../api.js";
-import { int, valueText } from "../format.js";
-import { failure } from "../panels/failure.js";
+import { get, linked, patch, post, query } from "../api.js";
+import { int, ms, percent, sig3, valueText } from "../format.js";
+import { failure, warnOf } from "../panels/failure.js";
 import { createKeeping } from "../panels/keeping.js";
-import { familyField, field } from "../panels/settings_form.js";
+import { createViews } from "../panels/saved_views.js";
+import { changeWords, drawHistory } from "../panels/settings_changes.js";
+import { field, paramField } from "../panels/settings_form.js";
 import { startShell } from "../shell.js";
 
 const HELD = { pause: "the engine is held", step: "one step was taken", resume: "it runs" };
+const STEM = "scheduler.";
+const OWN = `${STEM}policy_params.`;
 const { store, loop } = startShell();
 let shown = null;
 let fields = [];
 let params = [];
 let lastVersion = null;
+let link = Object.fromEntries(new URLSearchParams(location.search)); // what it asks for, until the form is there
+const drawPresets = createViews($("#presets"), whole, (text) => location.assign(text), "preset", "policy-presets");
 
 const current = () => fields.find(([spec]) => spec.name === "policy")[1].read();
 
@@ -26,25 +33,52 @@ function build() {
     });
   replace($("#fields"), ...fields.map(([, one]) => one.node));
   buildParams();
-  fields.find(([spec]) => spec.name === "policy")[1].input.addEventListener("change", buildParams);
+  fields.find(([spec]) => spec.name === "policy")[1].input.addEventListener("change", () => buildParams());
   setText($("#version"), `version ${int(shown.version)} · the engine is ${shown.engine}`);
   holdButtons();
   catalog();
   flags();
+  fill();
   diff();
 }
 
+/** What the link asks for is filled in; what of it no field has, or can hold, is said. */
+function fill() {
+  const asked = Object.entries(link);
+  link = {};
+  if (asked.length === 0) return;
+  const own = Object.fromEntries(asked.filter(([name]) => name.startsWith(OWN)).map(([name, text]) => [name.slice(OWN.length), text]));
+  const lost = asked.filter(([name, text]) => !name.startsWith(OWN) && !put(name.replace(STEM, ""), text));
+  buildParams(own);
+  const known = Object.assign({}, ...params.map(([, one]) => one.read()));
+  warnOf([...lost.map(([name, text]) => `${name}=${text}`), ...Object.keys(own).filter((name) => !(name in known))]);
+}
+
+/** Into the field of that name; false where there is none, or it cannot hold the text. */
+function put(name, text) {
+  const found = fields.find(([spec]) => spec.name === name);
+  if (!found) return false;
+  const { input } = found[1];
+  const before = input.value;
+  if (input.type === "checkbox") input.checked = text === "true";
+  else input.value = text;
+  if (input.value !== "") return true;
+  input.value = before;
+  return false;
+}
+
+/** All that the form holds of what can be changed live, as a link. */
+function whole() {
+  const live = fields.filter(([spec]) => spec.live).map(([spec, one]) => [spec.name, one.read()]);
+  return query(linked({ ...Object.fromEntries(live), policy_params: Object.assign({}, ...params.map(([, one]) => one.read())) }));
+}
+
 /** The parameters of the chosen policy follow its field. */
-function buildParams() {
+function buildParams(given = {}) {
   const policy = shown.policies.find((each) => each.name === current());
   const values = policy && policy.name === shown.settings.policy ? shown.settings.policy_params : {};
   for (const [, one] of params) one.node.remove();
-  params = (policy ? policy.params : []).map((spec) => {
-    if (spec.name.endsWith(".*")) return [spec, familyField(spec, values)];
-    const type = spec.whole ? "int" : "float";
-    const value = values[spec.name] === undefined ? spec.default : values[spec.name];
-    return [spec, field({ ...spec, name: `policy_params.${spec.name}`, type }, value)];
-  });
+  params = (policy ? policy.params : []).map((spec) => [spec, paramField(spec, values, { given })]);
   fields.find(([spec]) => spec.name === "policy")[1].node.after(...params.map(([, one]) => one.node));
   diff();
 }
@@ -55,12 +89,8 @@ function changes() {
     const value = one.read();
     if (spec.live && value !== undefined && value !== shown.settings[spec.name]) found[spec.name] = value;
   }
-  const wanted = {};
-  for (const [spec, one] of params) {
-    const value = one.read();
-    if (spec.name.endsWith(".*")) Object.assign(wanted, value);
-    else if (value !== undefined && value !== spec.default) wanted[spec.name] = value;
-  }
+  const wanted = Object.assign({}, ...params.map(([, one]) => one.read()));
+  for (const [spec] of params) if (wanted[spec.name] === spec.default) delete wanted[spec.name];
   const before = shown.settings.policy_params || {};
   const same = Object.keys({ ...before, ...wanted }).every((name) => before[name] === wanted[name]);
   if (!same) found.policy_params = wanted;
@@ -79,7 +109,7 @@ const edited = () => Object.keys(changes()).length + wanted().length > 0;
 function diff() {
   if (shown === null) return;
   const found = Object.entries(changes());
-  const text = found.map(([name, value]) => `${name} ${valueText(shown.settings[name])} → ${valueText(value)}`).join(" · ");
+  const text = changeWords(found.map(([name, to]) => ({ name, from: shown.settings[name], to })));
   const flags = wanted();
   setText($("#diff"), text || (flags.length ? "" : "Nothing is changed."));
   setHidden($("#restart"), flags.length === 0);
@@ -87,6 +117,19 @@ function diff() {
   setHidden($("#apply"), flags.length > 0 && found.length === 0);
   $("#apply").disabled = found.length === 0;
   $("#revert").disabled = !edited();
+  if (Object.keys(link).length) return; // it is still to be filled in
+  history.replaceState(null, "", location.pathname + query(linked(changes())));
+  drawPresets();
+}
+
+/** What recording and sending cost the engine, beside the steps that it takes. */
+function drawCost({ gauges }) {
+  if (gauges === null) return;
+  const { observe_us_step: cost, step_ms_p50: step, host_late: late, dashboards } = gauges;
+  setText($("#cost-step"), cost === null ? "no step yet" : `${sig3(cost)} µs`);
+  setText($("#cost-share"), `${percent(cost && step ? cost / 1000 / step : null)} %${step ? ` of ${ms(step)}` : ""}`);
+  setText($("#cost-late"), int(late));
+  setText($("#cost-pages"), int(dashboards));
 }
 
 function holdButtons() {
@@ -135,25 +178,9 @@ function catalog() {
 
 /** vLLM's spelling of what it has too; what it lacks is named. */
 function flags() {
-  const dash = (name) => `--${name.replaceAll("_", "-")}`;
-  const write = (name, value) => {
-    if (name === "policy") return ["fcfs", "priority"].includes(value) ? `--scheduling-policy ${value}` : null;
-    return typeof value === "boolean" ? (value ? dash(name) : `--no-${name.replaceAll("_", "-")}`) : `${dash(name)} ${value}`;
-  };
-  const known = shown.table.filter((spec) => spec.vllm).map((spec) => [spec.name, write(spec.name, shown.settings[spec.name])]);
-  const lacks = [
-    ...shown.table.filter((spec) => !spec.vllm).map((spec) => spec.name),
-    ...known.filter(([, text]) => text === null).map(([name]) => `${name} ${shown.settings[name]}`),
-  ];
   const model = store.state.server ? store.state.server.model : "MODEL";
-  setText(
-    $("#flags"),
-    `vllm serve ${model} \\\n  ${known
-      .map(([, text]) => text)
-      .filter(Boolean)
-      .join(" \\\n  ")}`,
-  );
-  setText($("#lacks"), `vLLM lacks: ${lacks.join(", ")}.`);
+  setText($("#flags"), ["vllm serve " + model, ...shown.vllm.flags].join(" \\\n  "));
+  setText($("#lacks"), `vLLM lacks: ${shown.vllm.lacks.join(", ")}.`);
 }
 
 async function act(call, done) {
@@ -182,7 +209,7 @@ async function load() {
   }
 }
 
-$("#form").addEventListener("input", diff);
+$("#form").addEventListener("input", (event) => event.target.closest("#presets") || diff());
 $("#form").addEventListener("submit", (event) => {
   event.preventDefault();
   act(() => patch("/api/scheduler", { ...changes(), version: shown.version }), "applied");
@@ -194,9 +221,12 @@ for (const [button, text] of [["#copy", "#flags"], ["#copy-command", "#command"]
   );
 loop.add(1000, (state) => {
   const version = state.server === null ? null : `${state.boot} ${state.server.settings_version} ${state.gauges.engine}`;
+  drawCost(state);
   if (version === lastVersion) return;
   lastVersion = version;
-  if (shown === null || !edited()) load(); // an edit under way is not thrown away; the version check guards it
+  drawHistory(state.boot, state.server && state.server.settings_version);
+  if (shown !== null && edited()) flags(); // with the model's name
+  else load(); // an edit under way is not thrown away; the version check guards it
 });
 load();
 createKeeping();

@@ -7,7 +7,7 @@ import { int, ms, plural, requestUrl, when } from "../format.js";
 import { onKey } from "../keys.js";
 import { drawLegend } from "../panels/legend.js";
 import { eventsTable, facts, ledger, matesTable, SLICES_SHOWN, slicesTable } from "../panels/request_tables.js";
-import { openStep } from "../panels/step_card.js";
+import { followSteps, openStep } from "../panels/step_card.js";
 import { createTokenGaps } from "../panels/token_gaps.js";
 import { outcomeTag } from "../panels/verdict.js";
 import { placeWords, waitLedger } from "../panels/wait_ledger.js";
@@ -17,6 +17,7 @@ import { onTheme } from "../theme.js";
 import { REASONS, SHORT } from "../words.js";
 
 startShell();
+followSteps();
 const gaps = createTokenGaps(openStep);
 onTheme(gaps.again);
 onResize(gaps.again);

@@ -15,7 +15,7 @@ import { createSpread } from "../panels/spread.js";
 import { startShell } from "../shell.js";
 import { onTheme } from "../theme.js";
 
-const MEASURES = { ttft_ms: "TTFT", e2e_ms: "E2E", queue_ms: "queue time", tpot_ms: "TPOT", prompt_tokens: "prompt tokens", output_tokens: "output tokens", cached_tokens: "cached tokens", preemptions: "preemptions" };
+const MEASURES = Object.fromEntries([...$("#measure").options].map(({ value, text }) => [value, text]));
 const OURS = ["cols", "measure"]; // the page's own, no parameters of the API
 const PLACE = ["sort", "limit", "cursor"];
 let fields = null;
@@ -218,7 +218,6 @@ function move(step) {
 
 async function start() {
   setText($("#zonename"), `times in ${zone()}`);
-  replace($("#measure"), ...Object.entries(MEASURES).map(([value, text]) => el("option", { value }, text)));
   if (innerWidth <= 900) $("#facetcard").open = false;
   onKey("[", "previous row", () => move(-1));
   onKey("]", "next row; Enter opens it", () => move(1));

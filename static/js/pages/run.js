@@ -1,8 +1,9 @@
 // The report of one run; while the run goes on, its progress and the report of what is recorded so far.
 
 import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
-import { get, post, query } from "../api.js";
-import { int, when, zone } from "../format.js";
+import { get, linked, query } from "../api.js";
+import { when, zone } from "../format.js";
+import { drawComputing } from "../panels/computing.js";
 import { failure } from "../panels/failure.js";
 import { createReportChart } from "../panels/report_chart.js";
 import { fairness, interference } from "../panels/report_fairness.js";
@@ -40,8 +41,8 @@ function show() {
   setHidden($("#download"), false);
   setAttr($("#bundle"), "href", `/api/runs/${encodeURIComponent(run.id)}/bundle`);
   setHidden($("#bundle"), live);
-  setAttr($("#again"), "href", againUrl(run));
   setHidden($("#again"), live || !run.scenario);
+  if (!$("#again").hidden) offerAgain(report);
   replace(
     $("#head"),
     el("p", { class: "headline" }, report.headline),
@@ -67,21 +68,19 @@ function show() {
   if (live) timer = setTimeout(load, AGAIN_MS);
 }
 
-/** The Load page with what this run was asked; a setting of the scheduler is `scheduler.NAME`. */
-function againUrl({ scenario, parameters, seed, scheduler }) {
-  const own = Object.entries(scheduler || {}).filter(([, value]) => typeof value !== "object");
-  return `/load${query({ scenario, ...parameters, seed, ...Object.fromEntries(own.map(([name, value]) => [`scheduler.${name}`, value])) })}`;
+/** The Load page with what this run was asked, and with what was in effect and is not now. */
+async function offerAgain({ run: { scenario, parameters, seed, scheduler }, settings }) {
+  const link = (own) => setAttr($("#again"), "href", `/load${query({ scenario, ...parameters, seed, ...linked({ ...own, ...scheduler }) })}`);
+  link({});
+  const now = await get("/api/scheduler").catch(() => null); // it is a way on, not the report: without it, what was asked is enough
+  if (now === null) return;
+  const live = now.table.filter((spec) => spec.live).map((spec) => spec.name);
+  const other = live.filter((name) => name in settings && JSON.stringify(settings[name]) !== JSON.stringify(now.settings[name]));
+  if (other.includes("policy_params")) other.push("policy"); // which puts the others back to their defaults
+  link(Object.fromEntries(other.map((name) => [name, settings[name]])));
 }
 
 const drawTimeline = () => drawChart(report.timeline, (report.run.progress || {}).rate_changes);
-
-// A long run's figures are being made; what is on the page stays.
-function showComputing(far) {
-  const said = `Making the figures of ${int(far.of)} rows: ${far.what.replace("_", " ")}, ${int(far.rows)} so far (${far.elapsed_s} s)`;
-  const halt = el("button", { type: "button" }, "Stop");
-  halt.addEventListener("click", () => post(`${path}/stop`, {}));
-  replace($("#head"), el("p", { class: "mut" }, said, " ", halt));
-}
 
 async function load() {
   clearTimeout(timer);
@@ -93,7 +92,7 @@ async function load() {
     return;
   }
   if (found.computing) {
-    showComputing(found.computing);
+    drawComputing($("#head"), found.computing, "this run"); // what else is on the page stays
     timer = setTimeout(load, COMPUTING_MS);
     return;
   }

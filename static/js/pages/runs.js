@@ -3,6 +3,7 @@
 import { $, $$, el, replace, setAttr, setHidden, setText } from "../dom.js";
 import { get, query, remove } from "../api.js";
 import { int, plural } from "../format.js";
+import { failure, warnOf } from "../panels/failure.js";
 import { ordered, policyOf, runsTable, SORTS, title } from "../panels/runs_table.js";
 import { MOST } from "../panels/sides.js";
 import { startShell } from "../shell.js";
@@ -41,7 +42,7 @@ const sifts = ({ filters, sort }) => sort !== NEWEST || Object.values(filters).s
 
 // ---- the list
 
-async function load(more) {
+async function load(more = false) {
   try {
     const size = sifts(asked()) ? SIFTED : PAGE;
     const page = await get(`/api/runs${query({ limit: size, before: more ? before : null })}`);
@@ -50,8 +51,7 @@ async function load(more) {
     total = page.total;
     draw();
   } catch (error) {
-    const retry = el("button", { type: "button", onclick: () => load(false) }, "Try again");
-    replace($("#runs"), el("p", { class: "error", role: "alert" }, error.message, " ", retry));
+    replace($("#runs"), failure(error, load));
   }
 }
 
@@ -72,8 +72,7 @@ function draw() {
     $("#truncated"),
     before !== null && sifts(asked()) ? `among the newest ${int(runs.length)} of ${plural(total, "run")}` : "",
   );
-  setHidden($("#warning"), unknown.length === 0);
-  setText($("#warning"), `This page knows no ${unknown.join(", ")}; the rest of the link is applied.`);
+  warnOf(unknown);
   drawFilters(filters);
   drawPicked(picked);
 }
@@ -86,14 +85,14 @@ const listOf = (shown, picked, sort) =>
     sort,
     onSort: (next) => {
       go({ sort: next });
-      load(false);
+      load();
     },
   });
 
 function nothing() {
   const clear = () => {
     go({ filters: {} });
-    load(false);
+    load();
   };
   return el("p", { class: "empty" }, "No run is like that. ", el("button", { type: "button", onclick: clear }, "Show all"));
 }
@@ -154,7 +153,7 @@ async function forget(run) {
     failure = error.message;
     setText($("#announce"), failure);
   }
-  await load(false);
+  await load();
   if (failure) $("#runs").prepend(el("p", { class: "error", role: "alert" }, failure));
   const next = $("#runs button.danger") || $(".pagehead a");
   if (next) next.focus();
@@ -163,18 +162,18 @@ async function forget(run) {
 for (const name of Object.keys(FILTERS))
   $(`#filter-${name}`).addEventListener("change", (event) => {
     go({ filters: { ...asked().filters, [name]: event.target.value } });
-    load(false);
+    load();
   });
 $("#unpick").addEventListener("click", () => {
   go({ picked: [] }, true);
   draw();
 });
 $("#older").addEventListener("click", () => load(true));
-addEventListener("popstate", () => load(false));
+addEventListener("popstate", () => load());
 loop.add(500, (state) => {
   const status = state.run === null ? null : `${state.run.id} ${state.run.status}`;
   if (status === lastStatus) return;
   lastStatus = status;
-  if (runs.length <= PAGE || sifts(asked())) load(false);
+  if (runs.length <= PAGE || sifts(asked())) load();
 });
-load(false);
+load();

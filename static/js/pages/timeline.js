@@ -4,6 +4,7 @@ import { $, $$, setAttr, setHidden, setStyle, setText } from "../dom.js";
 import { int } from "../format.js";
 import { asTable } from "../panels/as_table.js";
 import { hover } from "../panels/canvas.js";
+import { followSteps, openStep } from "../panels/step_card.js";
 import { startShell } from "../shell.js";
 import { onTheme } from "../theme.js";
 import { OVERVIEW, overviewT } from "../timeline/bands.js";
@@ -24,15 +25,16 @@ import {
   TABLE,
   tableRows,
 } from "../timeline/panels.js";
-import { extent, isLive, listRuns, LIVE, load, loadSteps, newest, noSteps, present, renewed } from "../timeline/records.js";
+import { extent, isLive, listRuns, LIVE, load, loadChanges, loadSteps, newest, noSteps, present, renewed } from "../timeline/records.js";
 import { read, write } from "../timeline/url.js";
 
 const REFRESH_MS = 2000;
 const SETTLE_MS = 200;
+const AROUND_S = 1; // to either side of the step that a link asks for
 const { store } = startShell();
 const page = createPage($("#bands canvas"), $("#bars canvas"));
 Object.assign(page, { arrange: () => order(page), point, say: (text) => setText($("#announce"), text) });
-const deeds = createDeeds(page, { changed, committed });
+const deeds = createDeeds(page, { changed, committed, openStep });
 const drawTable = asTable($("#chart"), { state: page }, TABLE, tableRows);
 
 let asked = false;
@@ -47,10 +49,11 @@ function draw() {
     const merged = paint(page);
     setText($("#window"), headText(page.view));
     setText($(".note"), noteText(page, merged));
+    const inView = page.changes.filter(({ t }) => t >= page.view.from && t <= page.view.to);
     setAttr(
       page.bandsCanvas,
       "aria-label",
-      `${int(page.steps.t.length)} steps, most waiting ${int(page.steps.waiting.reduce((a, b) => Math.max(a, b), 0))}`,
+      `${int(page.steps.t.length)} steps, most waiting ${int(page.steps.waiting.reduce((a, b) => Math.max(a, b), 0))}${inView.map(({ t, text }) => `; at ${t.toFixed(1)} s ${text}`).join("")}`,
     );
     soon("cards", 120, drawCards);
   });
@@ -130,9 +133,10 @@ async function open(quiet = false) {
     const run = runs.find((each) => each.id === id) || null;
     const records = await load(run, state.rows, null, null);
     const steps = records.start === null ? noSteps() : await loadSteps(run, records.start, noSteps(), newest(records));
+    const changes = await loadChanges(run, records.start);
     if (turn !== page.turn) return;
     fillPicker(runs, id, LIVE);
-    Object.assign(page, { run, steps, error: null });
+    Object.assign(page, { run, steps, changes, error: null });
     begin(records, view);
   } catch (error) {
     if (turn !== page.turn) return;
@@ -149,13 +153,18 @@ function begin(records, view) {
   const range = page.state.range;
   if (range && (range[0] > view.last || range[1] < view.first))
     return showElsewhere(range, view, () => change({ range: null }));
+  const step = range ? -1 : stepOf(page.state.step);
   if (range) view.show(...range);
+  else if (step >= 0) view.show(page.steps.t[step] - AROUND_S, page.steps.t[step] + AROUND_S);
   else view.fit();
   showDrawing();
   accept(records);
   if (records.truncated && range) loadDetail();
   return null;
 }
+
+/** The place of a link's step, "boot.seq", among those that are here; -1. */
+const stepOf = (name) => page.steps.seq.findIndex((seq, i) => `${page.steps.boot[i]}.${seq}` === name);
 
 /** A long run costs the server more to read: it is read the less often, a tenth of the time at most. */
 async function keepUp() {
@@ -173,8 +182,9 @@ async function refresh() {
     const steps = whole.start === page.records.start ? page.steps : noSteps();
     await loadSteps(page.run, whole.start, steps, newest(whole));
     const run = page.run && (await renewed(page.run));
+    const changes = await loadChanges(run, whole.start);
     return () => {
-      Object.assign(page, { run, steps });
+      Object.assign(page, { run, steps, changes });
       follow(whole, view);
       accept(whole);
     };
@@ -211,6 +221,7 @@ function wire() {
   );
   for (const button of $$("[data-rows]"))
     button.addEventListener("click", () => change({ rows: button.dataset.rows, pins: [] }));
+  $("#find").addEventListener("keydown", ({ key, target }) => key === "Enter" && page.records && deeds.find(target.value.trim()));
   addEventListener("popstate", () => returnTo(read()));
   addEventListener("resize", draw);
   onTheme(draw);
@@ -234,4 +245,5 @@ function returnTo(state) {
 }
 
 wire();
+followSteps();
 open();

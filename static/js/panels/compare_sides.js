@@ -1,6 +1,6 @@
 // Which runs stand beside one another: their list, what one more could be, where one could be split. Pure: data in, nodes out.
 
-import { query } from "../api.js";
+import { linked, query } from "../api.js";
 import { el } from "../dom.js";
 import { plural, sig3, valueText, when } from "../format.js";
 import { title } from "./runs_table.js";
@@ -14,13 +14,13 @@ export const urlOf = ({ runs, split = null, tail = false }) =>
 
 export const runUrl = (id) => `/runs/${encodeURIComponent(id)}`;
 
-const ownSettings = (run) => Object.entries(run.scheduler || {}).map(([name, value]) => `${name}=${valueText(value)}`);
+const worded = (settings) => Object.entries(linked(settings, "")).map(([name, value]) => `${name}=${valueText(value)}`);
 
 /** What tells a run from its like. */
 export function runWords(run) {
   const policy = run.settings && run.settings.policy;
   const verdict = run.verdict && run.verdict.replace("_", " ");
-  const said = [when(run.started || run.created), policy, ...ownSettings(run), verdict, run.simulated && "simulated"];
+  const said = [when(run.started || run.created), policy, ...worded(run.scheduler || {}), verdict, run.simulated && "simulated"];
   return said.filter(Boolean).join(" · ");
 }
 
@@ -50,8 +50,7 @@ function simulatedTag({ run, simulated }) {
 /** When, by which policy, and what tells it from the others. */
 function factWords({ run, settings }, rows) {
   const own = rows.filter(([name, value, of]) => value !== null && name !== "policy" && ["settings", "parameters"].includes(of));
-  const said = own.map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : valueText(value)}`);
-  return [when(run.started || run.created), settings.policy, ...said].filter(Boolean).join(" · ");
+  return [when(run.started || run.created), settings.policy, ...worded(Object.fromEntries(own))].filter(Boolean).join(" · ");
 }
 
 function leaveOutButton(run, leaveOut) {

@@ -36,22 +36,16 @@ export function differing({ runs, differing: rows, equal }) {
       {},
       el("th", { scope: "row" }, el("code", {}, row.name)),
       el("td", { class: "mut" }, OF[row.of]),
-      ...row.values.map((value) => el("td", { class: "wrap" }, settingText(value))),
+      ...row.values.map((value) => el("td", { class: "wrap" }, valueText(value))),
     ),
   );
-  const same = equal.map((row) => el("div", {}, el("dt", {}, el("code", {}, row.name)), el("dd", {}, settingText(row.value))));
+  const same = equal.map((row) => el("div", {}, el("dt", {}, el("code", {}, row.name)), el("dd", {}, valueText(row.value))));
   return [
     rows.length
       ? grid([th("Name"), th(""), ...sideHeads(runs, false)], said)
       : el("p", {}, "Nothing differs: settings, scenario, seed, engine and version are the same."),
     el("details", {}, el("summary", {}, `${int(equal.length)} equal`), el("dl", { class: "facts-grid" }, ...same)),
   ];
-}
-
-function settingText(value) {
-  if (value === null || typeof value !== "object") return valueText(value);
-  const parts = Object.entries(value).map(([name, each]) => `${name}=${valueText(each)}`);
-  return parts.join(" ") || NONE;
 }
 
 // ---- counts

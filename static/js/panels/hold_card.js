@@ -2,15 +2,13 @@
 // and why, from the records of that step; who waits longest, and for what, is from the live state.
 
 import { $, el, replace, setHidden, setText, swatch, table } from "../dom.js";
-import { get, post } from "../api.js";
+import { post } from "../api.js";
 import { blockersWords } from "../blocked.js";
 import { int, ms, requestUrl, shortId } from "../format.js";
 import { SHORT } from "../words.js";
-import { stepNodes } from "./step_card.js";
+import { recorded, stepNodes } from "./step_card.js";
 
 const STEP_MS = 3000; // for the step to be seen
-const RECORD_MS = 200; // the records are a moment behind
-const TRIES = 20;
 const ASKS = "Press Step: one forward pass, and who was picked.";
 
 export function createHold(store) {
@@ -68,17 +66,6 @@ function later(store, before) {
     };
     look();
   });
-}
-
-async function recorded(boot, seq) {
-  for (let tries = TRIES; ; tries -= 1) {
-    try {
-      return await get(`/api/steps/${boot}/${seq}`);
-    } catch (error) {
-      if (error.status !== 404 || tries <= 1) throw error;
-      await new Promise((resolve) => setTimeout(resolve, RECORD_MS));
-    }
-  }
 }
 
 /** The ten that wait longest after the step, each with what it would wait for if nobody held the engine. */

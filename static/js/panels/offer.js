@@ -1,7 +1,7 @@
 // What the chosen scenario will offer: expected arrivals a second over time, by stream. The server says it; nothing is computed here.
 
 import { ApiError, get, query } from "../api.js";
-import { $, el, replace, setAttr, setHidden, setText, swatch } from "../dom.js";
+import { $, el, replace, setAttr, setHidden, swatch } from "../dom.js";
 import { int, sig3 } from "../format.js";
 import { onTheme, palette } from "../theme.js";
 import { begin, line, scales } from "./rate_plot.js";
@@ -24,12 +24,13 @@ export function createOffer(card) {
       const answer = await get(`/api/scenarios/${encodeURIComponent(scenario)}/offered${query(set)}`);
       if (mine !== asked) return;
       found = answer;
-      setText(problem, "");
+      replace(problem);
       tell(card, found);
       again();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      if (mine === asked) setText(problem, error.message);
+      const again = error.status >= 400 && error.status < 500 ? [] : [" ", el("button", { type: "button", onclick: () => ask(scenario, set) }, "Try again")];
+      if (mine === asked) replace(problem, error.message, ...again);
     }
     setHidden(problem, problem.textContent === "");
   };

@@ -8,11 +8,11 @@ import { STEPS_KEPT } from "../store.js";
 import { palette } from "../theme.js";
 import { REASONS, SHORT } from "../words.js";
 import { asTable } from "./as_table.js";
-import { LEFT, RIGHT } from "./canvas.js";
+import { FONT, LEFT, RIGHT } from "./canvas.js";
 import { createChart } from "./chart.js";
 import { drawLegend } from "./legend.js";
 import { fillAreas, points } from "./load_areas.js";
-import { lastRows, shareSteps } from "./strip.js";
+import { drawMarks, lastRows, MARKED, shareSteps } from "./strip.js";
 
 const COLUMNS = [
   { label: "Step", num: true, cell: (row) => int(row.step) },
@@ -20,6 +20,7 @@ const COLUMNS = [
   { label: "Bound by", cell: (row) => SHORT[row.binding] },
   { label: "Running", num: true, cell: (row) => int(row.running) },
   { label: "KV blocks", num: true, cell: (row) => int(row.kv_used) },
+  MARKED,
 ];
 const LINE = { borderWidth: 1.6, data: [] };
 
@@ -27,7 +28,7 @@ export function createQueueChart(store) {
   const card = $("#queue");
   const canvas = $("canvas", card);
   const sets = datasets();
-  const chart = createChart(canvas, OPTIONS);
+  const chart = createChart(canvas, OPTIONS, [{ afterDatasetsDraw: (drawn) => mark(drawn, store.state) }]);
   shareSteps(canvas, store);
   return { draw: (state) => draw(card, chart, sets, state), drawTable: asTable(card, store, COLUMNS, lastRows) };
 }
@@ -96,6 +97,12 @@ function draw(card, chart, sets, state) {
     ["kv", "KV blocks", true],
   ]);
   setAttr($("canvas", card), "aria-label", label(steps, total));
+}
+
+/** What changed, where it did, as on the strip above. */
+function mark({ ctx, width, chartArea }, state) {
+  ctx.font = FONT;
+  drawMarks(ctx, state, width, chartArea.top, chartArea.bottom);
 }
 
 function paint(sets) {

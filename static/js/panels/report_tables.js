@@ -1,7 +1,7 @@
 // The tables of a report. Every figure that stands for requests leads to the filter that lists them. Pure: data in, nodes out.
 
 import { query } from "../api.js";
-import { el, table } from "../dom.js";
+import { breakable, el, table } from "../dom.js";
 import { int, ms, NONE, percent, percents, plural, sig3, valueText } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
 import { hbars } from "./hbars.js";
@@ -233,7 +233,7 @@ function preemptionWords(found, waste) {
 
 export function whatWasRun({ run, settings }) {
   const own = Object.keys(run.scheduler || {});
-  const mono = (text) => el("code", {}, text);
+  const mono = (text) => el("code", {}, ...breakable(text));
   return [
     factsGrid([
       ["Scenario", run.scenario || run.name || NONE],

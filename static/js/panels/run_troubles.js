@@ -5,6 +5,7 @@ import { get } from "../api.js";
 import { $, el, replace, setHidden, setText, table } from "../dom.js";
 import { int, NONE, requestUrl, sig3 } from "../format.js";
 import { RUN_LIVE } from "../shell.js";
+import { failure } from "./failure.js";
 
 const AGAIN_MS = 2000;
 const COLUMNS = [
@@ -26,16 +27,16 @@ export function watchTroubles(failures, log) {
     if (wanted === asked) return;
     [asked, at] = [wanted, performance.now()];
     const path = `/api/runs/${encodeURIComponent(run.id)}`;
-    if (!failures.hidden) show($(".scroll", failures), get(`${path}/failures`), ({ items }) => table(COLUMNS, items));
-    if (log.open) show($("pre", log), get(`${path}/log`), ({ lines }) => lines.join("\n") || "It has said nothing.");
+    if (!failures.hidden) show($(".scroll", failures), `${path}/failures`, ({ items }) => table(COLUMNS, items));
+    if (log.open) show($("pre", log), `${path}/log`, ({ lines }) => lines.join("\n") || "It has said nothing.");
     setText($("small", log), run.id);
   };
 }
 
-async function show(box, answer, made) {
+async function show(box, path, made) {
   try {
-    replace(box, made(await answer));
+    replace(box, made(await get(path)));
   } catch (error) {
-    replace(box, el("p", { class: "error" }, error.message));
+    replace(box, failure(error, () => show(box, path, made)));
   }
 }

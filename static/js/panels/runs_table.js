@@ -1,5 +1,6 @@
 // A table of load runs. Given a choice, runs can be picked; given an order, headings sort.
 
+import { linked } from "../api.js";
 import { el, table } from "../dom.js";
 import { clock, int, NONE, when, zone } from "../format.js";
 import { verdictTag } from "./verdict.js";
@@ -13,8 +14,8 @@ export const title = (run) => run.name || run.scenario || run.id;
 export const policyOf = (run) => (run.settings && run.settings.policy) || null;
 
 const unlike = (run) =>
-  Object.entries(run.unlike_default || {})
-    .map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`)
+  Object.entries(linked(run.unlike_default || {}, ""))
+    .map((pair) => pair.join("="))
     .join(" ");
 
 const COLUMNS = [

@@ -2,28 +2,26 @@
 
 import { el, replace } from "../dom.js";
 
-const KEY = "request-views";
-
-function read() {
+function read(key) {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) || "{}");
+    const kept = JSON.parse(localStorage.getItem(key) || "{}");
     return kept && typeof kept === "object" && !Array.isArray(kept) ? kept : {};
   } catch {
     return {}; // storage may be forbidden, or hold what is not ours: then there are none
   }
 }
 
-/** The select and its buttons. `now()` is the present query string; `open(text)` goes to one. */
-export function createViews(node, now, open) {
-  const select = el("select", { "aria-label": "Saved views" });
-  const name = el("input", { placeholder: "name of this view", maxlength: 60, "aria-label": "Name of this view" });
-  const save = el("button", { type: "button" }, "Save view");
+/** The select and its buttons. `now()` is the present query string; `open(text)` goes to one; `one`: what they are called. */
+export function createViews(node, now, open, one = "view", key = `request-${one}s`) {
+  const select = el("select", { "aria-label": `Saved ${one}s` });
+  const name = el("input", { placeholder: `name of this ${one}`, maxlength: 60, "aria-label": `Name of this ${one}` });
+  const save = el("button", { type: "button" }, `Save ${one}`);
   const forget = el("button", { type: "button", class: "quiet", hidden: true }, "Forget");
   const said = el("small", { role: "status" });
 
   function keep(views, words) {
     try {
-      localStorage.setItem(KEY, JSON.stringify(views));
+      localStorage.setItem(key, JSON.stringify(views));
       said.textContent = words;
     } catch {
       said.textContent = "this browser keeps nothing: copy the address instead";
@@ -31,22 +29,22 @@ export function createViews(node, now, open) {
     draw();
   }
   function draw() {
-    const views = Object.entries(read());
+    const views = Object.entries(read(key));
     const current = views.find(([, state]) => state === now());
-    replace(select, el("option", { value: "" }, views.length ? "saved views…" : "no saved views"), ...views.map(([each]) => el("option", { value: each }, each)));
+    replace(select, el("option", { value: "" }, `${views.length ? "" : "no "}saved ${one}s${views.length ? "…" : ""}`), ...views.map(([each]) => el("option", { value: each }, each)));
     select.value = current ? current[0] : "";
     select.disabled = views.length === 0;
     forget.hidden = !current;
   }
-  select.addEventListener("change", () => select.value && open(String(read()[select.value])));
+  select.addEventListener("change", () => select.value && open(String(read(key)[select.value])));
   save.addEventListener("click", () => {
     const given = name.value.trim();
     if (!given) return name.focus();
     name.value = "";
-    keep({ ...read(), [given]: now() }, "kept in this browser");
+    keep({ ...read(key), [given]: now() }, "kept in this browser");
   });
   forget.addEventListener("click", () => {
-    const { [select.value]: _, ...others } = read();
+    const { [select.value]: _, ...others } = read(key);
     keep(others, "forgotten");
   });
   replace(node, said, select, forget, name, save);

@@ -1,4 +1,5 @@
-// One step in full: who was picked, who was not, and why. The JSON of GET /api/steps/{boot}/{seq} in, nodes out.
+// One step in full: who was picked, who was not, and why. The JSON of GET /api/steps/{boot}/{seq} in, nodes out; and the dialog that
+// shows it, with `step=BOOT.SEQ` in the address for as long as it is open.
 
 import { $, el, replace, setText, swatch } from "../dom.js";
 import { get } from "../api.js";
@@ -7,6 +8,7 @@ import { int, ms, plural, requestUrl, shortId } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
 
 const NAMES = 12;
+const RECORD_MS = 200;
 
 function name(one) {
   if (!one.id) return el("span", {}, `number ${one.number}`);
@@ -66,18 +68,60 @@ export function stepNodes(step) {
   return el("dl", { class: "step" }, ...stepRows(step).flatMap(([label, nodes]) => [el("dt", {}, label), el("dd", {}, ...nodes)]));
 }
 
-/** Opens the dialog #step on one step; what cannot be told is said there. */
-export async function openStep(boot, seq) {
+const named = () => /^(-?\d+)\.(\d+)$/.exec(new URLSearchParams(location.search).get("step")); // its boot and seq
+let asked = ""; // the step that the dialog is to show
+let pushed = false; // by a deed here, so that going back leads to where it was done
+
+/** Opens the dialog #step on one step, as an address of its own. */
+export function openStep(boot, seq) {
+  const url = new URL(location.href);
+  url.searchParams.set("step", `${boot}.${seq}`);
+  history.pushState(null, "", url);
+  pushed = true;
+  follow();
+}
+
+/** The address rules: #step shows the step that it names, now and when the browser goes back or forth. */
+export function followSteps() {
+  $("#step").addEventListener("close", () => {
+    asked = "";
+    if (!named()) return;
+    if (pushed) return history.back();
+    const url = new URL(location.href);
+    url.searchParams.delete("step");
+    history.replaceState(null, "", url);
+  });
+  addEventListener("popstate", follow);
+  follow();
+}
+
+function follow() {
+  const found = named();
+  if (!found) $("#step").close();
+  else if (found[0] !== asked) show(...found);
+}
+
+/** What cannot be told is said in the dialog. */
+async function show(name, boot, seq) {
+  asked = name;
   const dialog = $("#step");
   const body = $(".body", dialog);
   setText($("h2", dialog), "Step");
   replace(body, el("p", { class: "empty" }, "Loading…"));
-  dialog.showModal();
+  if (!dialog.open) dialog.showModal();
+  const [step, error] = await recorded(boot, seq, 5).then((found) => [found], (failed) => [null, failed]);
+  if (name !== asked) return;
+  if (step) setText($("h2", dialog), `Step ${int(step.step)}`);
+  replace(body, step ? stepNodes(step) : el("p", { class: "error" }, error.message));
+}
+
+/** The step from the records, which are a moment behind. */
+export async function recorded(boot, seq, tries = 20) {
   try {
-    const step = await get(`/api/steps/${boot}/${seq}`);
-    setText($("h2", dialog), `Step ${int(step.step)}`);
-    replace(body, stepNodes(step));
+    return await get(`/api/steps/${boot}/${seq}`);
   } catch (error) {
-    replace(body, el("p", { class: "error" }, error.message));
+    if (error.status !== 404 || tries <= 1) throw error;
+    await new Promise((resolve) => setTimeout(resolve, RECORD_MS));
+    return recorded(boot, seq, tries - 1);
   }
 }

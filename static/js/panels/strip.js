@@ -1,8 +1,10 @@
 // Step composition: one bar a step, prefill and decode tokens, the unused budget tinted by what bound the step.
 // Pixel-aligned fillRect on an own canvas: the last 600 steps cost about half a millisecond.
 
+import { query } from "../api.js";
 import { $, setAttr, setText } from "../dom.js";
 import { int, plural, sig3 } from "../format.js";
+import { RUN_LIVE } from "../shell.js";
 import { STEPS_KEPT } from "../store.js";
 import { palette } from "../theme.js";
 import { SHORT } from "../words.js";
@@ -20,8 +22,16 @@ export function createStrip(store) {
   const canvas = $("canvas", card);
   hover(canvas, (x) => tipText(store.state, x, canvas.clientWidth));
   shareSteps(canvas, store);
+  canvas.addEventListener("click", (event) => openAt(store.state, event.offsetX, canvas.clientWidth));
   const drawTable = asTable(card, store, COLUMNS, lastRows);
   return { draw: (state) => draw(card, canvas, state), drawTable };
+}
+
+/** The step under the pointer, on the timeline of the run that it is of, as far as that goes on. */
+function openAt({ boot, steps, run }, x, width) {
+  const i = indexAt(steps, x, width);
+  const step = `${boot}.${steps.seq[i]}`;
+  if (i >= 0) location.assign(`/timeline${query({ run: run && RUN_LIVE.includes(run.status) ? run.id : "live", step })}`);
 }
 
 /** The cursor over a chart whose axis is that of the steps. */
@@ -59,10 +69,7 @@ function draw(card, canvas, state) {
   grid(context, width, top, y);
   bars(context, steps, width, y);
   numbers(context, steps, width, height);
-  const marks = state.markers
-    .map((mark) => ({ x: markX(steps, mark.t, width), text: mark.text }))
-    .filter((mark) => mark.x !== null);
-  drawMarkers(context, marks, TOP, bottom, LEFT);
+  drawMarks(context, state, width, TOP, bottom);
   const count = steps.seq.length;
   setText(
     $(".note", card),
@@ -157,12 +164,19 @@ function numbers(context, steps, width, height) {
   context.fillText("step no.", width - 2, height - 5);
 }
 
-/** Where a marker at `t` ms falls among the steps; null when it is outside. */
-export function markX(steps, t, width) {
+/** Before which step a marker at `t` ms falls, their count for one right after the newest; null when it is outside. */
+export function markAt(steps, t) {
   const count = steps.seq.length;
   const index = steps.t.findIndex((end) => end >= t);
-  if (index < 0) return count && t - steps.t[count - 1] < 2000 ? stepX(count, count, width) : null;
-  return index === 0 && t < steps.t[0] - steps.ms[0] ? null : stepX(index, count, width);
+  if (index < 0) return count && t - steps.t[count - 1] < 2000 ? count : null;
+  return index === 0 && t < steps.t[0] - steps.ms[0] ? null : index;
+}
+
+/** The markers over a chart whose axis is that of the steps. */
+export function drawMarks(context, { steps, markers }, width, top, bottom) {
+  const marks = markers.map(({ t, text }) => ({ at: markAt(steps, t), text })).filter(({ at }) => at !== null);
+  const placed = marks.map(({ at, text }) => ({ x: stepX(at, steps.seq.length, width), text }));
+  drawMarkers(context, placed, top, bottom, LEFT);
 }
 
 function legend(steps) {
@@ -188,6 +202,7 @@ function tipText(state, x, width) {
   return `step ${int(steps.step[i])} · ${sig3(steps.ms[i])} ms\nprefill ${int(steps.prefill[i])} · decode ${int(steps.decode[i])} · unused ${int(unused)}\n${bound} · ${int(steps.waiting[i])} waiting · ${int(steps.running[i])} running`;
 }
 
+export const MARKED = { label: "Marked", class: "wrap", cell: (row) => row.marked };
 const COLUMNS = [
   { label: "Step", num: true, cell: (row) => int(row.step) },
   { label: "ms", num: true, cell: (row) => sig3(row.ms) },
@@ -199,18 +214,25 @@ const COLUMNS = [
   { label: "Running", num: true, cell: (row) => int(row.running) },
   { label: "KV blocks", num: true, cell: (row) => int(row.kv_used) },
   { label: "Preempted", num: true, cell: (row) => int(row.preempted) },
+  MARKED,
 ];
 
-/** The last 50 steps as objects, newest first. */
-export function lastRows(state) {
-  const steps = state.steps;
-  const from = Math.max(0, steps.seq.length - 50);
+/** The last 50 steps as objects, newest first; `marked`: what happened right before the step, or after the newest one. */
+export function lastRows({ steps, markers }) {
+  const count = steps.seq.length;
+  const from = Math.max(0, count - 50);
+  const marked = {};
+  for (const { t, text } of markers) {
+    const at = markAt(steps, t);
+    const [i, said] = at === count ? [count - 1, `then ${text}`] : [at, text];
+    marked[i] = marked[i] ? `${marked[i]} · ${said}` : said;
+  }
   return steps.step
     .slice(from)
     .map((step, offset) => {
       const i = from + offset;
       const names = ["ms", "prefill", "decode", "budget", "binding", "waiting", "running", "kv_used", "preempted"];
-      return { step, ...Object.fromEntries(names.map((name) => [name, steps[name][i]])) };
+      return { step, marked: marked[i] || "", ...Object.fromEntries(names.map((name) => [name, steps[name][i]])) };
     })
     .reverse();
 }

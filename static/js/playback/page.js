@@ -8,7 +8,7 @@ import { onKey } from "../keys.js";
 import { createPlayer, SPEEDS } from "./player.js";
 
 const ACTS = ["#try", "#hold", "#pause", "#freeze"];
-const ELSEWHERE = 'a[href^="/requests/"], a[href^="/runs"], #timeline canvas'; // records that this server does not have
+const ELSEWHERE = 'a[href^="/requests/"], a[href^="/runs"], #strip canvas, #timeline canvas'; // records that this server does not have
 const URL_MS = 250; // browsers refuse to rewrite the address much oftener
 const seconds = (ms) => (ms / 1000).toFixed(2);
 

@@ -2,11 +2,13 @@
 // in the URL in a moment) or committed (a place that the browser's Back returns to). Knows no network.
 
 import { requestOf } from "../format.js";
+import { OVERVIEW } from "./bands.js";
 import { label } from "./gantt.js";
+import { firstStep } from "./steps.js";
 
 const NEAR = 3; // pixels within which a bar is hit
 
-export function createDeeds(page, { changed, committed }) {
+export function createDeeds(page, { changed, committed, openStep }) {
   const { view, state } = page;
   const at = () => (page.cursor === null ? (view.from + view.to) / 2 : page.cursor);
   const row = (y) => {
@@ -39,6 +41,16 @@ export function createDeeds(page, { changed, committed }) {
   };
   const bounds = (index) => [page.records.bars.t0[index], page.records.bars.end(index, page.now)];
   const around = ([from, to]) => view.show(from - (to - from) * 0.1, to + (to - from) * 0.1);
+  const reveal = (index) => {
+    choose(index);
+    const [from, to] = bounds(index);
+    if (from < view.from || to > view.to) {
+      if (to - from > view.span) around([from, to]);
+      else view.show((from + to - view.span) / 2, (from + to + view.span) / 2);
+      state.range = view.isWhole() ? null : [view.from, view.to];
+    }
+    return committed();
+  };
   const deeds = {
     hit,
     zoom: moved((factor) => view.zoom(factor, at())),
@@ -51,8 +63,14 @@ export function createDeeds(page, { changed, committed }) {
       if (state.area[1] <= state.area[0]) state.area = null;
       changed();
     },
+    step: (t = at()) => {
+      const { steps } = page;
+      const i = firstStep(steps, t);
+      if (i === steps.t.length || steps.t[i] - steps.ms[i] / 1000 > t) return page.say("No step ran there");
+      return openStep(steps.boot[i], steps.seq[i]);
+    },
     choose: (x, y, canvas) => {
-      if (canvas !== page.barsCanvas) return;
+      if (canvas !== page.barsCanvas) return y > OVERVIEW.height && x >= view.left ? deeds.step(view.t(x)) : null;
       choose(hit(x, y, canvas));
       committed();
     },
@@ -83,13 +101,17 @@ export function createDeeds(page, { changed, committed }) {
       const { bars } = page.records;
       const next = page.chosen < 0 ? firstInView() : bars[side][page.chosen];
       if (next < 0) return page.say(page.chosen < 0 ? "No bar is in view" : "Its request has no more phases there");
-      choose(next);
-      const [from, to] = bounds(next);
-      if (from < view.from || to > view.to) {
-        if (to - from > view.span) around([from, to]);
-        else view.show((from + to - view.span) / 2, (from + to + view.span) / 2);
-        state.range = view.isWhole() ? null : [view.from, view.to];
-      }
+      return reveal(next);
+    },
+    /** The next request whose id holds `text`, after the chosen one. */
+    find: (text) => {
+      const { bars } = page.records;
+      const own = page.chosen < 0 ? "" : requestOf(bars.id[page.chosen]);
+      const at = (i) => (page.chosen + 1 + i) % bars.count;
+      for (let i = 0; i < bars.count; i += 1)
+        if (bars.slot[at(i)] >= 0 && bars.id[at(i)].includes(text) && (i === bars.count - 1 || requestOf(bars.id[at(i)]) !== own)) return reveal(at(i));
+      choose(-1);
+      state.sel = text; // the card says that it has no bar
       return committed();
     },
     fitBar: (x, y, canvas) => {

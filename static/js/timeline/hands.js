@@ -15,6 +15,7 @@ const KEYS = [
   ["r", "area of the selected bar", (deeds) => deeds.areaOfChosen()],
   ["m", "marker at the pointer, or take it away", (deeds) => deeds.mark()],
   ["p", "pin the row of the selected bar", (deeds) => deeds.pin()],
+  ["o", "what the step at the pointer did", (deeds) => deeds.step()],
   ["Escape", "clear selection and area", (deeds) => deeds.clear()],
 ];
 

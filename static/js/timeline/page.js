@@ -10,6 +10,7 @@ export function createPage(bandsCanvas, barsCanvas) {
     run: null, // a row of /api/runs; null: the engine, whoever asks it
     records: null, // null while there is nothing to draw
     steps: noSteps(),
+    changes: [], // { t, text }: of the settings and of the load
     view: new View(),
     now: 0, // where open bars end
     chosen: -1, // a bar

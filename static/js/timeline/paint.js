@@ -144,12 +144,10 @@ function overlays(context, page, top, bottom, texts) {
     context.globalAlpha = 1;
     for (const x of [a, b]) context.fillRect(x, top, 1, bottom - top);
   }
-  const marks = [...page.state.marks].sort((a, b) => a - b).filter((t) => t >= view.from && t <= view.to);
-  if (texts) {
-    const named = marks.map((t, i) => ({ x: view.x(t), text: `${i + 1}: ${t.toFixed(3)} s` }));
-    drawMarkers(context, named, top, bottom, view.left);
-    return;
-  }
+  const own = [...page.state.marks].sort((a, b) => a - b);
+  const all = [...own.map((t, i) => ({ t, text: `${i + 1}: ${t.toFixed(3)} s` })), ...page.changes];
+  const marks = all.filter(({ t }) => t >= view.from && t <= view.to);
+  if (texts) return drawMarkers(context, marks.map(({ t, text }) => ({ x: view.x(t), text })), top, bottom, view.left);
   context.fillStyle = colours.mut;
-  for (const t of marks) for (let y = top; y < bottom; y += 6) context.fillRect(Math.round(view.x(t)), y, 1, 3);
+  for (const { t } of marks) for (let y = top; y < bottom; y += 6) context.fillRect(Math.round(view.x(t)), y, 1, 3);
 }

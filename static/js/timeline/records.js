@@ -2,6 +2,7 @@
 // Whole where it is small enough; of a longer run the bars of the window in view, and no more than 50,000 steps.
 
 import { get, query } from "../api.js";
+import { changeWords } from "../panels/settings_changes.js";
 import { RUN_LIVE } from "../shell.js";
 import { fromColumns } from "./bars.js";
 
@@ -83,6 +84,14 @@ function append(steps, page, start) {
     }
   }
   return steps.t.length - before;
+}
+
+/** What was done to the scheduler and to the load meanwhile: [{ t, text }], t in seconds since `start` (wall ms). */
+export async function loadChanges(run, start) {
+  const { items } = await get(`/api/scheduler/changes${query({ run: run && run.id, limit: 500 })}`);
+  const settings = items.map(({ at, changes }) => ({ t: (Date.parse(at) - start) / 1000, text: changeWords(changes) }));
+  const rates = ((run && run.progress && run.progress.rate_changes) || []).map(({ at_s: t, factor }) => ({ t, text: `rate × ${factor}` }));
+  return [...settings.filter(({ text }) => text), ...rates];
 }
 
 /** [first, last] second of what is known; a run begins at 0 whether or not anything ran then. */

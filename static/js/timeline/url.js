@@ -1,5 +1,5 @@
 // What the page shows is in its URL: run, from, to (seconds), rows, sel (a request, and which of
-// its phases), area, marks, pins. Knows no data.
+// its phases), area, marks, pins, step (its boot and seq: a dialog over the page). Knows no data.
 
 export const ROWS = ["slot", "request", "tenant"];
 
@@ -26,6 +26,7 @@ export function read() {
     area: area && Number(area[2]) > Number(area[1]) ? [Number(area[1]), Number(area[2])] : null,
     marks: numbers(params.get("marks")),
     pins: numbers(params.get("pins")),
+    step: params.get("step"), // "boot.seq"
   };
 }
 
@@ -40,6 +41,8 @@ export function write(state, step) {
   if (state.area) params.set("area", state.area.map(precise).join("~"));
   if (state.marks.length) params.set("marks", state.marks.map(precise).join(","));
   if (state.pins.length) params.set("pins", state.pins.join(","));
+  const dialog = read().step;
+  if (dialog) params.set("step", dialog);
   const query = params.toString().replace(/%(3A|2C|7E|40)/g, decodeURIComponent); // : , ~ @ may stand in a query as they are
   const url = `${location.pathname}${query ? `?${query}` : ""}`;
   if (url === location.pathname + location.search) return;

@@ -13,7 +13,7 @@ from played_run import play_run
 from records import Records
 
 from app.api import errors
-from app.api.runs import runs
+from app.api.reports import reports
 from app.summaries import Summaries, SummaryFailed
 
 
@@ -40,7 +40,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 def client(reader: Reader) -> FlaskClient:
     app = Flask(__name__)
     app.extensions["batchscope"] = reader
-    app.register_blueprint(runs)
+    app.register_blueprint(reports)
     errors.register(app)
     return app.test_client()
 
@@ -83,6 +83,7 @@ def test_a_long_run_answers_how_far_it_is_and_can_be_stopped(client: FlaskClient
     reader.summaries = Busy()
     answer = client.get("/api/runs/one/report")
     assert (answer.status_code, answer.get_json()["computing"]["rows"]) == (202, 20_000)
+    assert answer.headers["Retry-After"] == "1"
     assert client.post("/api/runs/one/report/stop").get_json() == {"stopped": True}
     assert client.get("/api/runs/one/report/stop").status_code == 405
     reader.summaries.failing = True

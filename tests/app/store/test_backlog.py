@@ -5,6 +5,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 from records import make_row
+from web_builders import queued, step
 
 from app.store.accepted import Amend
 from app.store.backlog import MOST_ITEMS, Backlog, Taken
@@ -62,3 +63,30 @@ def test_an_accept_waits_for_no_event_and_wakes_the_thread_once() -> None:
     assert backlog.take().accepts == accepts
     backlog.accept(*accepts[0])
     assert wake.qsize() == 1, "and again after the thread has looked"
+
+
+def test_steps_wake_the_thread_once_and_whatever_is_more_than_a_step_once_more() -> None:
+    wake: SimpleQueue[None] = SimpleQueue()
+    backlog = Backlog(wake)
+    for seq in range(5):
+        backlog.put([step(seq)], 0)
+    assert wake.qsize() == 1 and not backlog.pressing and not backlog.urgent
+    for _ in range(3):
+        backlog.put([step(), queued()], 0)
+    assert wake.qsize() == 2 and backlog.pressing and not backlog.urgent
+    backlog.take()
+    assert not backlog.pressing
+    backlog.mark(lambda: None)
+    assert wake.qsize() == 1 and backlog.pressing
+
+
+def test_steps_enough_for_a_transaction_wait_for_no_more_of_them() -> None:
+    wake: SimpleQueue[None] = SimpleQueue()
+    backlog = Backlog(wake)
+    for seq in range(MOST_ITEMS - 1):
+        backlog.put([step(seq)], 0)
+    assert wake.qsize() == 1 and not backlog.urgent
+    backlog.put([step()], 0)
+    assert wake.qsize() == 2 and backlog.urgent
+    backlog.put([step()], 0)
+    assert wake.qsize() == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ from hypothesis import strategies as st
 from records import Records, only_sqlite
 from sqlalchemy import delete, event, insert
 
-from app.store import drawers, keyset
+from app.store import drawers, keyset, runs
 from app.store.facets import spread_json
 from app.store.filters import SIMULATED, filters, order
 from app.store.models import requests
+from app.store.runs import NewRun
 
 KEPT = {"tenant": "t", "kind": "k", "priority": 0, "state": "finished", "received_at": 0, "stream": False, "sequences": 1}
 keys = st.one_of(st.none(), st.sampled_from([1.0, 2.0, 3.0]), st.floats(0, 1e3))
-rows_of = st.lists(st.tuples(st.sampled_from([None, "a", "b", "c", "simulated"]), keys, st.sampled_from("tu")), max_size=40)
+rows_of = st.lists(
+    st.tuples(st.sampled_from([None, "run_a", "run_b", "run_c", "run_simulated"]), keys, st.sampled_from("tu")), max_size=40
+)
 
 
 def fill(records: Records, made: list[dict[str, Any]]) -> None:
@@ -44,14 +48,14 @@ def pages(records: Records, sort: str, size: int, params: dict[str, str]) -> lis
     st.integers(1, 9),
     st.sampled_from(drawers.KEYS),
     st.booleans(),
-    st.sampled_from([{}, {"tenant": "t"}, {"run": "b"}]),
+    st.sampled_from([{}, {"tenant": "t"}, {"run": "run_b"}]),
 )
 def test_merged_pages_are_those_of_one_sort(
     records: Records, made: list[Any], size: int, key: str, down: bool, params: dict[str, str]
 ) -> None:
     rows = [
         KEPT | {"id": f"r{n:02}", "run": run, key: value, "tenant": tenant, "received_wall": n}
-        | {"endpoint": SIMULATED if run == "simulated" else "/v1/completions"}
+        | {"endpoint": SIMULATED if run == "run_simulated" else "/v1/completions"}
         for n, (run, value, tenant) in enumerate(made)
     ]  # fmt: skip
     fill(records, rows)
@@ -65,6 +69,15 @@ def test_merged_pages_are_those_of_one_sort(
     )
     assert drawers.serve(filters(params), order(key))
     assert pages(records, f"-{key}" if down else key, size, params) == [row["id"] for row in expected]
+
+
+@pytest.mark.parametrize("sort", ["-ttft_ms", "queue_ms"])
+def test_runs_that_are_asked_for_by_their_name_are_there_when_they_were_simulated(records: Records, sort: str) -> None:
+    key = sort.removeprefix("-")
+    fill(records, [KEPT | {"id": "r", "run": "run_s", "endpoint": SIMULATED, key: 1.0, "received_wall": 0}])
+    new = NewRun("run_s", 0, name="named", status="finished")
+    records.job(partial(runs.create, run=new))
+    assert pages(records, sort, 9, {"run": "named"}) == ["r"]
 
 
 @only_sqlite

@@ -89,6 +89,7 @@ def test_a_summary_crosses_to_another_process_whole(records: Records) -> None:
     kept = records.queries.ask(run_summary.compute, "one")
     again = Kept.of_bytes(kept.as_bytes)
     assert (again.columns, again.lines, again.draws) == (kept.columns, kept.lines, kept.draws)
+    assert again.sorted_by == kept.sorted_by != []
     assert again.report["percentiles"] == kept.report["percentiles"]
 
 

@@ -391,6 +391,27 @@ def test_while_the_records_take_nothing_a_few_lives_may_begin_and_no_number_is_g
     assert records.writer.next_boot() == given[-1] + 1
 
 
+@pytest.mark.parametrize("more", ["accept", "event", "mark", "job"])
+def test_steps_wait_for_company_and_whoever_is_waited_for_does_not(
+    records: Records, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.flush()
+    monkeypatch.setattr(writer_module, "STEPS_S", 60.0)
+    before = records.writer.stats().commits
+    for seq in range(1, 4):
+        records.writer.events([step(seq=seq)])
+    wait_for(lambda: not records.writer._backlog._wake.qsize())  # type: ignore[attr-defined]  # the thread has looked
+    assert records.writer.stats().commits == before and records.writer.stats().events == 3
+    calls: dict[str, Callable[[], object]] = {
+        "accept": lambda: records.writer.accept(make_row("a"), lambda error: None),
+        "event": lambda: records.writer.events([queued(2, 9, "nobody")]),
+        "mark": lambda: records.writer.after(lambda: None),
+        "job": lambda: records.flush(),
+    }
+    calls[more]()
+    wait_for(lambda: records.sql("SELECT count(*) FROM steps")[0][0] == 3)
+
+
 def test_kill_9_loses_no_acknowledged_accept(url: str) -> None:
     records = Records(url=url)
     records.close()

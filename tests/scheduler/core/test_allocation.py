@@ -59,3 +59,28 @@ def test_what_is_hit_need_not_be_taken() -> None:
     assert allocation.lacking(6, hits, idle=True) == 0 and allocation.lacking(7, hits, idle=True) == 1
     assert allocation.fits_after(6, hits, [], 0) and not allocation.fits_after(7, hits, [], 0)
     assert allocation.fits_after(10, hits, [table], 0) and not allocation.fits_after(10, hits, [table], 1)
+
+
+def test_without_a_watermark_nothing_is_kept_free_unless_it_is_promised() -> None:
+    allocation = Allocation(make_limits(watermark=0.0), BlockPool(10, 4))
+    assert allocation.lacking(10, [], idle=False) == 0 and allocation.lacking(10, [], idle=False, spare=1) == 1
+
+
+def test_a_block_that_two_hold_comes_back_with_both_of_their_tables_and_not_with_one() -> None:
+    pool = BlockPool(10, 4)
+    first, alone = pool.take(4), pool.take(2)
+    second = first[:2]
+    pool.share(second)
+    allocation = Allocation(make_limits(), pool)
+    assert allocation.fits_after(6, [], [first], 0) and not allocation.fits_after(7, [], [first], 0)
+    assert allocation.fits_after(8, [], [first, second], 0)
+    assert allocation.fits_after(8, second, [alone], 0) and not allocation.fits_after(9, second, [alone], 0)
+
+
+def test_a_hit_that_nobody_holds_is_one_of_the_free_blocks_also_when_others_yield() -> None:
+    pool = BlockPool(10, 4)
+    hit, table = pool.take(1), pool.take(3)
+    pool.publish(hit, "", [b"0123"])
+    pool.release(hit)
+    allocation = Allocation(make_limits(), pool)
+    assert allocation.fits_after(10, hit, [table], 0) and not allocation.fits_after(11, hit, [table], 0)

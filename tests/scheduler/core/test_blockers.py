@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from builders import Bench, make_request, make_scheduler
+from builders import Bench, make_limits, make_request, make_scheduler
 
 from scheduler.core.blockers import MATERIAL, SHOWN, Shares, _news
 from scheduler.core.events import StepCompleted
@@ -39,6 +39,16 @@ def test_an_unchanged_set_is_told_once() -> None:
     assert len(told(here, WaitReason.SLOTS)) == 1
     steps = here.of(StepCompleted)
     assert all(step.binding is WaitReason.SLOTS for step in steps) and sum(step.blockers is not None for step in steps) == 1
+
+
+def test_a_set_is_told_again_when_there_are_fewer_slots_though_nobody_came_or_went() -> None:
+    here = Bench(make_scheduler(max_num_seqs=30, max_num_batched_tokens=512))
+    here.add(*[make_request(max_tokens=20) for _ in range(31)])
+    for limit in (30, 20):
+        here.scheduler.set_limits(make_limits(max_num_seqs=limit, max_num_batched_tokens=512), here.clock.now)
+        for _ in range(3):
+            here.step()
+    assert [(found.limit, found.holders[0].amount) for found in told(here, WaitReason.SLOTS)] == [(30, 30), (20, 30)]
 
 
 def test_a_set_is_told_again_when_other_tenants_hold_the_slots() -> None:
@@ -186,6 +196,17 @@ def test_an_amount_that_moved_by_more_than_a_tenth_of_the_limit_is_news(field: s
 )
 def test_a_set_is_news_by_its_limit_its_head_its_tenants_and_what_they_hold(found: Blockers, news: bool) -> None:
     assert _news(BEFORE, found) is news
+
+
+def test_one_more_of_each_is_what_they_are_added_one_by_one() -> None:
+    single, at_once = Shares(), Shares()
+    for names in (["ann"], ["bob", "ann", "bob"], []):
+        for name in names:
+            single.add(name, 1)
+        at_once.add_one_each(names)
+        assert at_once.top() == single.top()
+        assert (at_once.total, at_once.moved) == (single.total, single.moved)
+    assert at_once.top() == [("ann", 2), ("bob", 2)]
 
 
 def test_names_that_hold_nothing_are_forgotten() -> None:

@@ -146,6 +146,13 @@ def test_plain_blocks_are_taken_before_any_cached_one() -> None:
     assert found(pool, [1] * 8) == table
 
 
+def test_plain_blocks_of_a_table_lie_one_after_another() -> None:
+    assert BlockPool(4, 4).take(3) == [0, 1, 2]
+    pool = BlockPool(4, 4)
+    pool.release(filled(pool, [1] * 4))
+    assert pool.take(4) == [1, 2, 3, 0], "the cached one is last"
+
+
 def test_room_counts_hits_that_nobody_holds_and_tables_that_come_back() -> None:
     pool = BlockPool(6, 4)
     mine, theirs = filled(pool, [1] * 8), filled(pool, [2] * 8)
@@ -168,9 +175,51 @@ def test_equal_block_published_before_stays_the_one() -> None:
     pool.check([first])
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_block_published_alone_leaves_the_books_as_one_published_among_others(watched: bool) -> None:
+    rng, pools, heard = random.Random(8), [BlockPool(12, 2), BlockPool(12, 2)], [Heard(), Heard()]
+    among, alone = pools
+    for pool, hears in zip(pools, heard, strict=True):
+        pool.observe(hears if watched else None)
+    place: Place = ROOT
+    for _ in range(400):
+        tokens = array("I", [rng.randrange(2), rng.randrange(3)]).tobytes()
+        place = ROOT if rng.random() < 0.3 else place
+        (block,), (same,) = among.take(1), alone.take(1)
+        assert same == block, "another one was evicted"
+        then = among.publish([block], place, [tokens])
+        assert alone.publish_one(block, place, tokens) == then, "the prefix ends elsewhere"
+        assert alone.publish_one(block, place, tokens) == then, "published again, it ends where it did"
+        for pool in pools:
+            pool.release([block])
+            pool.check([])
+        assert (alone._index, alone._place_of) == (among._index, among._place_of)
+        place = then
+    assert heard[0].told == heard[1].told and bool(heard[0].told) is watched
+
+
+def test_block_published_alone_with_other_content_than_before_is_refused() -> None:
+    pool = BlockPool(4, 2)
+    (block,) = filled(pool, [1, 2])
+    with pytest.raises(AssertionError, match="with other content"):
+        pool.publish_one(block, ROOT, array("I", [3, 4]).tobytes())
+
+
+def test_check_sees_a_block_that_was_given_back_twice() -> None:
+    for published in (False, True):
+        pool = BlockPool(4, 2)
+        blocks = filled(pool, [1, 2]) if published else pool.take(1)
+        pool.release(blocks)
+        pool.release(blocks)
+        with pytest.raises(AssertionError):
+            pool.check([])
+
+
 def test_without_caching_nothing_is_published() -> None:
     pool = BlockPool(4, 4, caching=False)
     filled(pool, [1] * 4)
+    assert found(pool, [1] * 4, 1) == []
+    assert pool.publish_one(0, ROOT, array("I", [1] * 4).tobytes()) == ROOT
     assert found(pool, [1] * 4, 1) == []
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import MS, Bench, FakeClock, make_limits, make_request, make_scheduler
 
+from scheduler.core.blocks import BlockPool
 from scheduler.core.events import RequestFinished, RequestQueued, SettingsChanged, StepCompleted
+from scheduler.core.learned_cost import REACH
 from scheduler.core.policies.catalog import make
-from scheduler.core.request import FinishReason, WaitReason
+from scheduler.core.policies.fcfs import Fcfs
+from scheduler.core.request import FinishReason, RequestState, WaitReason
+from scheduler.core.scheduler import Scheduler
 
 
 def ends(bench: Bench) -> dict[str, RequestFinished]:
@@ -68,6 +73,12 @@ def test_refused_request_has_spent_its_time_on_the_way() -> None:
     assert ends(bench)["late"].parts.waits[WaitReason.STEP] == 30 * MS
 
 
+def test_refused_request_has_ended() -> None:
+    bench, request = Bench(make_scheduler()), make_request(prompt=0)
+    bench.add(request)
+    assert request.state is RequestState.FINISHED
+
+
 # ---- live changes
 
 
@@ -113,6 +124,7 @@ def test_recorded_event_is_in_sequence() -> None:
     scheduler.add(make_request(), 5)
     event = scheduler.record(SettingsChanged, 6, version=2, changes=(("policy", "edf"),))
     assert (event.boot, event.seq, event.at) == (9, 2, 6)
+    assert Scheduler(make_limits(), BlockPool(8, 4), Fcfs()).boot == 0, "a life that nobody has numbered"
 
 
 def test_engine_that_goes_on_holds_nobody_back() -> None:
@@ -132,3 +144,23 @@ def test_new_limits_hold_at_the_front_door_at_once() -> None:
     bench.scheduler.set_limits(make_limits(max_num_queued_reqs=1), 0)
     bench.add(make_request("a"), make_request("b"))
     assert ends(bench)["b"].detail == "queue_full"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_step_of_nobody_leaves_a_held_engine_held_and_another_free(held: bool) -> None:
+    bench = Bench(make_scheduler())
+    if held:
+        bench.scheduler.pause(0)
+    assert bench.step().empty
+    bench.add(make_request("later", max_tokens=1))
+    bench.clock.tick(3 * MS)
+    bench.run_to_idle()
+    waits = ends(bench)["later"].parts.waits
+    assert waits[WaitReason.PAUSED if held else WaitReason.STEP] == sum(waits) == 3 * MS
+
+
+def test_engine_whose_cost_nobody_knows_learns_it_from_what_its_steps_took() -> None:
+    limits = {"itl_target_ms": 20.0, "max_num_batched_tokens": 4096, "max_model_len": 4096}
+    bench = Bench(make_scheduler(blocks=1000, **limits), FakeClock(1000 * MS))
+    bench.add(make_request(prompt=3000, max_tokens=1))
+    assert [bench.step().token_budget for _ in range(6)] == [REACH * 2**n for n in range(6)], "each takes half of the target"

@@ -214,3 +214,10 @@ def test_answers_about_a_step_agree_also_after_the_decodes_stood_still() -> None
         assert [group.first_end(step) for step in range(2, end + 1)] == list(range(end - 1, 0, -1))
         group.stand_still()
     assert end == 6 + 3, "5 tokens after step 1, and 3 steps in which they stood still"
+
+
+def test_where_nobody_decodes_nobody_ends() -> None:
+    group = DecodeGroup(4, 1000)
+    assert group.first_end(7) == 0 and not group.ending(7) and not group.needy(7)
+    group.join(caught_up(8, max_tokens=9), 7)
+    assert group.first_end(8) == 8

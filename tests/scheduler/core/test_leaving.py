@@ -84,3 +84,37 @@ def test_a_taken_id_is_refused_and_the_first_is_unharmed(state: str) -> None:  #
     here.add(make_request(first.id))
     here.run_to_idle()
     assert [end.reason.value for end in here.of(RequestFinished) if end.id == first.id][-1] == "length"
+
+
+# ---- what it held of its tenant's quota
+
+
+def test_who_left_while_it_was_parked_holds_no_place_of_its_tenant() -> None:
+    here = Bench(make_scheduler(tenant_max_running=2))
+    for name, tokens in (("ends", 3), ("stays", 40), ("leaves", 3), ("next", 3)):
+        here.add(make_request(name, tenant="ann", max_tokens=tokens))
+    here.step()
+    here.events += here.scheduler.abort("leaves", here.clock.now)
+    while "ends" in here.scheduler.requests:
+        here.step()
+    assert [chunk.request.id for chunk in here.step().chunks] == ["next"]
+
+
+def test_who_left_while_it_was_parked_lets_those_behind_it_pass() -> None:
+    here = Bench(make_scheduler(tenant_max_tokens=30))
+    for name, prompt in (("runs", 8), ("large", 40), ("small", 2)):
+        here.add(make_request(name, tenant="ann", prompt=prompt, max_tokens=8))
+    here.step()
+    assert here.scheduler.parked == 2
+    here.events += here.scheduler.abort("large", here.clock.now)
+    here.scheduler.check()
+    assert [chunk.request.id for chunk in here.step().chunks] == ["small"]
+
+
+def test_who_left_while_it_was_preempted_claims_nothing_any_more() -> None:
+    here = crowded()
+    leaver = brought_to(here, "preempted")
+    assert leaver.state is RequestState.PREEMPTED
+    here.events += here.scheduler.abort(leaver.id, here.clock.now)
+    here.run_to_idle()
+    assert [end.reason.value for end in here.of(RequestFinished) if end.id == "parked"] == ["length"]

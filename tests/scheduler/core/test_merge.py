@@ -8,7 +8,7 @@ from builders import MS, Bench, make_limits, make_request, make_scheduler, play
 from event_log import EventLog
 
 from scheduler.core.batching import MOST_DECODES
-from scheduler.core.events import Event, RequestFinished, RequestScheduled, StepCompleted
+from scheduler.core.events import Event, RequestFinished, RequestScheduled, RequestUnparked, StepCompleted
 from scheduler.core.policies.catalog import make
 from scheduler.core.request import Request, WaitReason
 from scheduler.runners.cost_model import DEFAULT_HARDWARE, StepShape, load
@@ -215,3 +215,36 @@ def test_lone_newcomer_waits_for_exactly_so_many_decodes_as_the_rule_says() -> N
     for _ in range(MOST_DECODES):
         assert not bench.step().chunks
     assert [chunk.request.id for chunk in bench.step().chunks] == ["late"]
+
+
+def test_who_stood_aside_comes_back_in_the_step_that_lets_it_in_and_that_step_decodes_nobody() -> None:
+    bench = Bench(make_scheduler(batching="merge", blocks=44, block_size=4, max_num_seqs=8, max_head_skips=5, caching=False))
+    bench.add(make_request("stays", prompt=8, max_tokens=80), make_request("ends", prompt=56, max_tokens=9))
+    bench.step()
+    head = make_request("head", prompt=120, max_tokens=1)
+    bench.add(head, make_request("tiny", prompt=4, max_tokens=2))
+    bench.run_to_idle()
+    let_in = [event.at for event in bench.of(RequestScheduled) if event.number == head.number]
+    freed = next(event.at for event in bench.of(RequestFinished) if event.id == "ends")
+    assert let_in == [event.at for event in bench.of(RequestUnparked)] and let_in[0] > freed, "the batch decoded on meanwhile"
+    assert not any(plan.decodes and plan.chunks for plan in bench.runner.plans)
+
+
+def test_decodes_that_go_on_since_nobody_can_be_let_in_say_so_when_one_of_them_must_yield() -> None:
+    bench = Bench(make_scheduler(batching="merge", blocks=8, block_size=4, max_num_seqs=2))
+    bench.add(*[make_request(prompt=12, max_tokens=12) for _ in range(2)])
+    bench.step()
+    bench.add(make_request("waits"))
+    bench.run_to_idle()
+    yielding = [plan for plan in bench.runner.plans if plan.preempted]
+    assert yielding and {plan.binding for plan in yielding} == {WaitReason.KV_BLOCKS}, "a slot is free now"
+
+
+def test_urgent_newcomer_takes_no_more_than_the_budget_while_the_decodes_stand_still() -> None:
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), batching="merge", max_num_seqs=2, max_num_batched_tokens=16))
+    bench.add(*[make_request(prompt=4, max_tokens=90, priority=5) for _ in range(2)])
+    for _ in range(3):
+        bench.step()
+    bench.add(make_request("urgent", prompt=40, priority=0))
+    plan = bench.step()
+    assert [(chunk.request.id, chunk.tokens) for chunk in plan.chunks] == [("urgent", 16)] and not plan.decodes

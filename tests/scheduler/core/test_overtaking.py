@@ -72,3 +72,14 @@ def test_a_row_is_kept_for_so_many_arrivals_and_no_fewer() -> None:
         for _ in range(ROW):
             books.arrive()
         assert books.rows == rows
+
+
+@pytest.mark.parametrize("row", range(5))
+def test_all_who_came_later_and_were_admitted_are_counted_in_whatever_row_somebody_waits(row: int) -> None:
+    books, oldest = Overtaking(), 0
+    places = [books.arrive() for _ in range(5 * ROW)]
+    waits = row * ROW
+    for place in places:
+        if place not in (oldest, waits):
+            books.leave(place, True)
+    assert books.count(waits) == 5 * ROW - 1 - waits

@@ -122,6 +122,16 @@ def test_answer_of_a_finished_request_is_a_prefix_for_the_next_turn() -> None:
     assert second.cached_tokens == 16  # 8 prompt tokens and 8 computed output tokens
 
 
+def test_what_was_computed_behind_a_shared_prefix_can_be_hit_behind_that_prefix_and_nowhere_else() -> None:
+    bench = Bench(make_scheduler(block_size=4))
+    head, tail, last = [*range(50, 58)], [*range(70, 78)], [9]
+    for prompt, hit in ((head, 0), (head + tail, 8), (tail + head, 0), (head + tail, 16)):
+        request = make_request(prompt=prompt + last, max_tokens=1)
+        bench.add(request)
+        bench.run_to_idle()
+        assert request.cached_tokens == hit
+
+
 def test_without_caching_nothing_is_shared() -> None:
     bench = Bench(make_scheduler(block_size=4, caching=False))
     for id in "ab":

@@ -148,11 +148,11 @@ def test_urgency_takes_blocks_too_and_is_bounded_in_a_step() -> None:
 
 
 def test_urgency_that_cannot_help_takes_nothing() -> None:
-    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), blocks=40, max_num_seqs=10))
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), blocks=40, max_num_seqs=10, max_num_batched_tokens=256))
     bench.add(*[make_request(prompt=12, max_tokens=30, priority=5) for _ in range(10)])
-    bench.step()
+    assert bench.step().running == 10
     bench.add(make_request("too large", prompt=64, max_tokens=2, priority=0))
-    assert bench.step().preempted == 0, "no four of them make room for it"
+    assert len(bench.step().decodes) == 10, "no four of them make room for it"
     bench.run_to_idle()
 
 
@@ -229,3 +229,22 @@ def test_who_has_given_a_token_again_may_yield_again_and_its_first_token_is_told
     lost = [event.computed_tokens_lost for event in bench.of(RequestPreempted)]
     assert len(lost) == low.preemptions and all(lost), "each time it had computed something"
     assert [event.resumed for event in bench.of(RequestScheduled) if event.number == low.number] == [False] + [True] * len(lost)
+
+
+def test_two_urgent_ones_take_two_places_in_one_step() -> None:
+    bench = Bench(make_scheduler(make("priority", {"preempt": 1}), max_num_seqs=2))
+    bench.add(*[make_request(max_tokens=30, priority=5) for _ in range(2)])
+    bench.step()
+    bench.add(make_request("one", priority=0), make_request("two", priority=0))
+    assert [chunk.request.id for chunk in bench.step().chunks] == ["one", "two"] and len(bench.of(RequestPreempted)) == 2
+
+
+def test_room_that_is_left_for_a_preempted_one_is_for_what_it_still_lacks() -> None:
+    bench = Bench(make_scheduler(blocks=10, block_size=4, caching=False))
+    yields = make_request(prompt=12, max_tokens=12)
+    bench.add(make_request(prompt=8, max_tokens=100), yields)
+    while not yields.preemptions:
+        bench.step()
+    left = yields.params.max_tokens - yields.output_tokens
+    plan = bench.step()
+    assert 0 < left < 6 and plan.head == yields.number and plan.kept == bench.scheduler.pool.blocks_for(2 * left)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-from builders import MS, Bench, make_limits, make_request, make_scheduler
+from builders import MS, Bench, make_request, make_scheduler
 from event_log import EventLog
 
-from scheduler.core import quota_gate
-from scheduler.core.events import RequestFinished, RequestParked, RequestScheduled, RequestUnparked, StepCompleted
+from scheduler.core.events import RequestFinished, RequestScheduled, RequestUnparked
 from scheduler.core.policies.catalog import make
 from scheduler.core.request import Request, RequestState, WaitReason
 
@@ -86,17 +84,6 @@ def test_time_in_the_quota_is_a_part_of_its_own_and_the_parts_sum_up() -> None:
     assert waits[0] == 0 < waits[1] < waits[2]
 
 
-def test_newcomers_of_a_tenant_at_its_quota_are_parked_as_they_come() -> None:
-    here = bench(tenant_max_running=1)
-    here.add(*of("ann", 1))
-    here.step()
-    events = here.add(*of("ann", 1))
-    assert [type(event).__name__ for event in events] == ["RequestQueued", "RequestParked"]
-    parked = events[1]
-    assert isinstance(parked, RequestParked) and parked.blockers is not None
-    assert parked.blockers.limit == 1 and parked.blockers.holders[0] == ("ann", 1, 0)
-
-
 def test_parked_ones_come_back_in_the_policys_order() -> None:
     here = bench("priority", tenant_max_running=1)
     here.add(*of("ann", 1))
@@ -134,39 +121,6 @@ def test_abort_and_time_out_of_parked_ones() -> None:
     ends = {event.id: event for event in here.of(RequestFinished)}
     assert ends[gone.id].reason.value == "abort" and ends[late.id].reason.value == "timeout"
     assert all(ends[r.id].parts.waits[WaitReason.QUOTA] == ends[r.id].at for r in (gone, late))
-
-
-def test_what_a_lowered_quota_holds_back_is_parked_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota_gate, "MOVED_PER_STEP", 3)
-    here = bench(max_num_seqs=2, max_num_batched_tokens=64)
-    here.add(*of("ann", 12, max_tokens=2))
-    here.step()
-    here.scheduler.set_limits(make_limits(tenant_max_running=1, max_num_seqs=2), here.clock.now)
-    here.add(*of("bob", 1))
-    before = 0
-    while not here.scheduler.idle:
-        plan = here.step()
-        moved = len(here.of(RequestParked)) + len(here.of(RequestUnparked)) - before
-        assert moved <= 3
-        before += moved
-        assert plan.binding is not WaitReason.QUOTA or moved == 3
-    assert before and any(step.binding is WaitReason.QUOTA for step in here.of(StepCompleted))
-
-
-def test_a_raised_quota_brings_everybody_back_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota_gate, "MOVED_PER_STEP", 3)
-    here = bench(tenant_max_running=1, max_num_seqs=2)
-    here.add(*of("ann", 9, max_tokens=20))
-    for _ in range(3):
-        here.step()
-    assert here.scheduler.parked == 8
-    here.scheduler.set_limits(make_limits(max_num_seqs=2), here.clock.now)
-    parked = [8]
-    while here.scheduler.parked:
-        here.step()
-        parked.append(here.scheduler.parked)
-    assert parked == [8, 5, 2, 0]
-    here.run_to_idle()
 
 
 def test_another_policy_ranks_parked_ones_anew() -> None:
@@ -209,18 +163,25 @@ def test_a_resubmitted_request_obeys_the_quota_of_the_new_life() -> None:
         assert end.parts.waits[WaitReason.ENGINE_DOWN] == 40 * MS
 
 
-def test_who_ranks_before_a_preempted_one_of_its_tenant_comes_back_in_the_very_step_that_parks_that_one() -> None:
-    here = bench("priority", tenant_max_running=1, max_num_seqs=1)
-    here.scheduler.set_policy(make("priority", {"preempt": 1}), here.clock.now)
-    (first,) = of("ann", 1, priority=5, max_tokens=8)
-    here.add(first)
+def test_another_policy_lets_those_come_back_whom_its_order_puts_first_and_who_have_room() -> None:
+    here = bench(tenant_max_tokens=30)
+    runs, large, small = of("ann", 1, max_tokens=16)[0], of("ann", 1, prompt=40)[0], of("ann", 1, prompt=2)[0]
+    here.add(runs, large, small)
     here.step()
-    (better,) = of("ann", 1, priority=1)
-    (urgent,), (next_,) = of("bob", 1, priority=0), of("carl", 1, priority=3, max_tokens=1)  # one step long
-    here.add(better, urgent, next_)
-    while next_.state is not RequestState.FINISHED:
-        here.step()
-    assert first.state is RequestState.PREEMPTED and better.parked is WaitReason.QUOTA
-    assert [chunk.request for chunk in here.step().chunks] == [better], "nobody runs, and somebody may"
+    assert here.scheduler.parked == 2, "the small one does not pass the large one"
+    here.scheduler.set_policy(make("sjf", {}), here.clock.now)
+    assert [chunk.request for chunk in here.step().chunks] == [small]
     here.run_to_idle()
-    assert here.scheduler.idle
+
+
+def test_nobody_comes_back_into_tokens_that_a_preempted_one_of_its_tenant_claims() -> None:
+    here = Bench(make_scheduler(make("priority", {"preempt": 1}), max_num_seqs=2, tenant_max_tokens=26))
+    ends, yields = of("ann", 1, priority=4), of("ann", 1, priority=5)  # 12 tokens each
+    here.add(*ends, *yields)
+    here.step()
+    here.add(*of("ann", 1, priority=9, prompt=12), *of("bob", 1, priority=0, max_tokens=9))
+    here.step()
+    assert yields[0].state is RequestState.PREEMPTED
+    here.run_to_idle()
+    (back,) = here.of(RequestUnparked)
+    assert back.at == next(end.at for end in here.of(RequestFinished) if end.id == yields[0].id), "16 fit beside nothing else"

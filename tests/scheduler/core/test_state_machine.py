@@ -209,6 +209,7 @@ class Life(RuleBasedStateMachine):
         else:
             lives["stood still"] += decoding > 0
             assert not decoding or plan.chunks, "the decodes stand still for nothing"
+        assert limits.batching != "merge" or not (plan.decodes and plan.chunks), "a merged batch prefills or decodes"
         assert all(request.passed <= 3 for request in core.requests.values()), "passed more often than any limit allowed"
         joined = [event for event in plan.events if isinstance(event, RequestScheduled)]
         for tenant in {self.accepted[event.number].tenant for event in joined}:

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from scheduler.engine.messages import Hello, Loading, Unframer, frame
+from scheduler.engine.framing import Unframer, frame
+from scheduler.engine.messages import Hello, Loading
 from scheduler.engine.pair import Pair
 from scheduler.errors import EngineGone
 

@@ -153,6 +153,16 @@ def test_settings_change_between_steps_and_say_so():
     assert (changed.version, changed.changes) == (2, (("max_num_seqs", 3),))
 
 
+def test_another_policy_drops_the_parameters_of_the_last_and_says_so():
+    engine = Engine()
+    engine.service.handle(Patch(1, {"policy": "vtc", "policy_params": {"weight.a": 4.0}}))
+    engine.service.handle(Patch(2, {"policy": "fcfs"}))
+    engine.service.handle(Patch(3, {"policy": "edf"}))
+    told = [dict(event.changes) for event in engine.events(SettingsChanged)]
+    assert told[1:] == [{"policy": "fcfs", "policy_params": {}}, {"policy": "edf"}]
+    assert engine.replies()[-1].settings["policy_params"] == {}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected", "error", "param"),
     [

@@ -64,6 +64,34 @@ def test_debt_is_kept_and_credit_is_not_saved() -> None:
     assert admitted(policy, 6) == "bbbbab", "a has four rounds to wait; b, who is new, has one round to spend and no more"
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["back", "new"])
+def test_who_comes_late_has_one_quantum_to_spend_before_the_others_go_on(known: bool) -> None:
+    policy = DeficitLongestPrefix(None, quantum=10, w_output=0)
+    if known:
+        policy.enqueue(numbered(1, "a", prompt=2), 0)
+        assert admitted(policy, 1) == "a"
+    for number in range(2, 20):
+        policy.enqueue(numbered(number, "b", prompt=11), 0)
+    assert admitted(policy, 9) == "b" * 9
+    for number in range(20, 25):
+        policy.enqueue(numbered(number, "a", prompt=11), 0)
+    assert admitted(policy, 6) in ("ababab", "bababa")
+
+
+def test_first_of_a_tenant_goes_before_others_as_soon_as_its_prefix_can_be_hit() -> None:
+    pool = BlockPool(64, 4)
+    policy = DeficitLongestPrefix(pool, quantum=1000)
+    shared = make_request(prompt=range(13), tenant="a")
+    for number, request in enumerate((make_request(prompt=30, tenant="b"), shared), 1):
+        request.number = number
+        policy.enqueue(request, 0)
+    policy.tick((), False)
+    assert policy.head(0) is not shared
+    pool.publish(pool.take(1), pool.root("a"), [shared.tokens[:4].tobytes()])
+    policy.tick((), False)
+    assert policy.head(0) is shared
+
+
 def test_output_tokens_are_paid_for_step_by_step() -> None:
     policy = DeficitLongestPrefix(None, quantum=10, w_output=2)
     decoding = [numbered(number, "a") for number in range(3)]

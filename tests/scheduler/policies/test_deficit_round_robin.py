@@ -11,6 +11,7 @@ from builders import Bench, make_request, make_scheduler
 from scheduler.core.events import RequestPreempted
 from scheduler.core.policies.base import Departure
 from scheduler.core.policies.deficit_round_robin import DeficitRoundRobin, cost
+from scheduler.core.policies.queues import TenantQueues
 from scheduler.core.request import Request, WaitReason
 
 
@@ -85,6 +86,28 @@ def test_head_looks_at_nobody_more_than_twice_however_small_the_quantum() -> Non
     policy = Counted(quantum=1)
     queued(policy, *[(f"t{i}", 900_000) for i in range(50)])
     assert policy.head(0) is not None and policy.visits == 50
+
+
+class Looked(TenantQueues):
+    """Counts how often somebody is looked at."""
+
+    __slots__ = ("looks",)
+    looks: int
+
+    def first(self, tenant: str) -> Request:
+        self.looks += 1
+        return super().first(tenant)
+
+
+@pytest.mark.parametrize("tokens", [11, 20, 21, 900_000])
+@pytest.mark.parametrize("tenants", [1, 2, 5])
+def test_head_takes_two_rounds_at_most_and_a_look_at_everybody_between_them(tenants: int, tokens: int) -> None:
+    policy = DeficitRoundRobin(quantum=10)
+    policy._queues = looked = Looked()
+    queued(policy, *[(f"t{i}", 1_000_000) for i in range(tenants - 1)], ("payer", tokens))
+    looked.looks = 0
+    head = policy.head(0)
+    assert head is not None and head.tenant == "payer" and looked.looks <= 3 * tenants
 
 
 def test_who_has_nobody_waiting_loses_what_it_has_saved() -> None:

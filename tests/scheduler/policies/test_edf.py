@@ -59,3 +59,12 @@ def test_earlier_deadline_displaces_the_one_that_is_due_last_if_asked() -> None:
     bench.run_to_idle()
     order = [event.id for event in bench.of(RequestFinished)]
     assert len(bench.of(RequestPreempted)) == 1 and order == ["now", "near", "far"]
+
+
+def test_an_equal_deadline_displaces_nobody() -> None:
+    bench = Bench(make_scheduler(make("edf", {"preempt": 1}), max_num_seqs=1))
+    bench.add(make_request("runs", max_tokens=20, deadline_at=900 * MS))
+    bench.step()
+    bench.add(make_request("equal", max_tokens=1, deadline_at=900 * MS))
+    bench.run_to_idle()
+    assert not bench.of(RequestPreempted)

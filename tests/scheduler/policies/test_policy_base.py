@@ -13,7 +13,7 @@ from scheduler.core.policies.base import Departure, Policy, Standoff
 from scheduler.core.policies.catalog import CATALOG, make
 from scheduler.core.policies.fcfs import Fcfs
 from scheduler.core.policies.queues import Fifo, SortedQueue, TenantQueues
-from scheduler.core.request import Request
+from scheduler.core.request import Request, WaitReason
 
 
 def keyed(number: int, key: object) -> Request:
@@ -68,6 +68,20 @@ def test_fifo_lets_out_of_the_middle_and_back_to_the_front() -> None:
     fifo.remove(first)
     fifo.push_front(first)
     assert fifo.first() is first and len(fifo) == 2
+
+
+@pytest.mark.parametrize(("preempted", "back", "next_"), [(1, (2,), 1), (3, (2, 5), 2), (4, (5,), 4), (9, (2, 5), 2)])
+def test_of_those_that_were_parked_and_one_that_was_preempted_the_oldest_is_first(
+    preempted: int, back: tuple[int, ...], next_: int
+) -> None:
+    fifo, requests = Fifo(), {number: keyed(number, None) for number in (preempted, *back)}
+    requests[preempted].preemptions = 1
+    fifo.push_front(requests[preempted])
+    for number in back:
+        requests[number].parked = WaitReason.QUOTA
+        fifo.push(requests[number])
+        requests[number].parked = None
+    assert fifo.first() is requests[next_]
 
 
 @pytest.mark.parametrize("name", CATALOG)

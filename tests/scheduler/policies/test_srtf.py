@@ -78,6 +78,17 @@ def test_for_memory_the_one_with_most_left_yields_and_of_equals_the_newest() -> 
     assert policy.victim([], requests[0]) is None
 
 
+@pytest.mark.parametrize(("had", "yields"), [((20, 20, 20), 2), ((18, 19, 19), 0), ((30, 18, 19), 1)])
+def test_for_memory_one_token_left_is_the_least_and_less_than_two(had: tuple[int, ...], yields: int) -> None:
+    policy, requests = make("srtf", {}), [make_request(prompt=4, max_tokens=20) for _ in had]
+    for number, (request, tokens) in enumerate(zip(requests, had, strict=True), 1):
+        request.number = number
+        policy.enqueue(request, 0)
+        request.slot = number
+        request.tokens.extend([1] * tokens)
+    assert policy.victim(requests, requests[0]) is requests[yields]
+
+
 def test_everybody_gets_a_rank_when_it_takes_over() -> None:
     bench = Bench(make_scheduler(max_num_seqs=1))
     bench.add(make_request("runs", max_tokens=30), make_request("b", max_tokens=9), make_request("c", max_tokens=3))

@@ -149,3 +149,31 @@ def test_change_of_weights_holds_for_everybody_at_once() -> None:
     for request in (urgent, short):
         policy.enqueue(request, 0)
     assert policy.head(0) is short, "calm again, and whoever was admitted is in neither queue until it is back"
+
+
+def test_who_ran_when_it_took_over_has_a_score_too_so_that_the_worst_yields() -> None:
+    bench = Bench(make_scheduler(max_num_seqs=2))
+    worst, better = make_request(kind="background", priority=9), make_request(kind="interactive")
+    bench.add(worst, better)
+    bench.step()
+    policy = WeightedScore()
+    bench.scheduler.set_policy(policy, bench.clock.now)
+    assert policy.victim([worst, better], better) is worst
+
+
+def test_no_factor_counts_for_more_than_the_worst_there_is() -> None:
+    factors = WeightedScore()._factors(make_request(prompt=5000, priority=12, deadline_at=70 * SECOND))
+    assert (factors.length, factors.priority, factors.deadline) == (1, 1, 1)
+
+
+def test_load_begins_at_nothing_and_nears_what_waits_by_a_twentieth_a_step() -> None:
+    policy, load = Watched(busy_waiting=1.0), 0.0
+    for number in (1, 2):
+        request = make_request()
+        request.number = number
+        policy.enqueue(request, 0)
+    while load <= 1:
+        assert not policy.changes
+        policy.tick((), False)
+        load += (2 - load) / 20
+    assert policy.changes == 1

@@ -1,4 +1,4 @@
-"""The commands of history: runs, report, compare, requests. Reads and prints; only `runs delete` changes anything.
+"""`batchscope requests`: requests by filters, or one. Reads and prints; changes nothing.
 
 Knows no table of the database. Invariant: with --json the answer is printed as the API gives it.
 """
@@ -11,18 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
 
-from app.cli.bundles import add_bundles
-from app.cli.comparison_text import comparison_text
 from app.cli.failures import OK, USAGE, CommandError
+from app.cli.limits import TABLE_LIMIT, positive
 from app.cli.records import PAGE, Records, all_requests, records
-from app.cli.report_text import report_text
 from app.cli.request_text import COLUMNS, request_text, table_row
-from app.cli.server import Server, named_or_holding
 from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
-from app.report_file.page import report_html
 from app.store.export import csv_head, csv_rows
 from app.store.parquet import ParquetPages
 
@@ -37,7 +32,6 @@ FILTERS = {
     "since": "received at or after this ISO 8601 instant",
     "until": "received before this ISO 8601 instant",
 }
-TABLE_LIMIT = 50
 
 
 def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -53,7 +47,7 @@ def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
         "--sort", metavar="KEY", help="received, priority or a measure; -KEY for descending (default: -received)"
     )
     parser.add_argument(
-        "--limit", type=_positive, metavar="N", help=f"at most so many (default: {TABLE_LIMIT}; csv, jsonl, parquet: all)"
+        "--limit", type=positive, metavar="N", help=f"at most so many (default: {TABLE_LIMIT}; csv, jsonl, parquet: all)"
     )
     parser.add_argument("--format", choices=tuple(FORMATS), default="table", help="how to print (default: table)")
     parser.epilog = f"Also --min-M and --max-M for each measure M: {', '.join(MEASURES)}."
@@ -64,30 +58,6 @@ def add_requests(parser: argparse.ArgumentParser, common: argparse.ArgumentParse
     show.add_argument("id", help="its id, as req_…")
     show.add_argument("--all", action="store_true", help="leave out no stretch of its waits and no slice")
     show.set_defaults(act=show_request)
-
-
-def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """`runs` and `runs delete|rate|export|import`."""
-    parser.add_argument(
-        "--limit", type=_positive, default=TABLE_LIMIT, metavar="N", help="at most so many (default: %(default)s)"
-    )
-    parser.set_defaults(act=list_runs)
-    words = parser.add_subparsers(title="subcommands", metavar="COMMAND")
-    delete = words.add_parser(
-        "delete", parents=[common], help="delete runs, their requests and events", description="Needs a server that is running."
-    )
-    delete.add_argument("run", nargs="+", help="id of a run")
-    delete.set_defaults(act=delete_runs)
-    rate = words.add_parser(
-        "rate",
-        parents=[common],
-        help="change the load of a run while it goes on",
-        description="From now on as many times the load that its scenario says. Needs the server that it loads.",
-    )
-    rate.add_argument("run", metavar="RUN", help="id of the active run")
-    rate.add_argument("factor", metavar="FACTOR", type=float, help="0.1 to 10; 1 is the scenario's own load")
-    rate.set_defaults(act=change_rate)
-    add_bundles(words, common)
 
 
 def list_requests(options: argparse.Namespace) -> int:
@@ -118,83 +88,6 @@ def show_request(options: argparse.Namespace) -> int:
     else:
         print(request_text(found, every=options.all))
     return OK
-
-
-def list_runs(options: argparse.Namespace) -> int:
-    """Load runs, newest first."""
-    answer = records(server_settings(options), options.url).runs(options.limit)
-    if options.json:
-        print_json(answer)
-        return OK
-    columns = [("started", "started"), ("id", "run"), ("scenario", "scenario"), ("status", "status"), ("verdict", "verdict")]
-    columns += [("sent", "sent"), ("ok", "ok"), ("failed", "failed"), ("refused", "refused"), ("on", "on")]
-    rows = [
-        {
-            **(item.get("progress") or {}),
-            **item,
-            "started": _instant(item["started"]),
-            "scenario": item["scenario"] or item["name"],
-            "on": _on(item),
-        }
-        for item in answer["items"]
-    ]
-    print(table(rows, columns) if rows else "no runs yet: `batchscope load first_look` makes one")
-    return OK
-
-
-def show_report(options: argparse.Namespace) -> int:
-    """The report of a run."""
-    report = records(server_settings(options), options.url).report(options.run)
-    if options.html is not None:
-        options.html.write_bytes(report_html(report))
-        print(f"wrote {options.html}", file=sys.stderr)
-        return OK
-    if options.json:
-        print_json(report)
-    else:
-        print(report_text(report))
-    return OK
-
-
-def compare_runs(options: argparse.Namespace) -> int:
-    """Runs side by side."""
-    if len(options.run) < 2:
-        raise CommandError("compare needs two runs or more", USAGE)
-    answer = records(server_settings(options), options.url).compare(options.run)
-    if options.json:
-        print_json(answer)
-    else:
-        print(comparison_text(answer))
-    return OK
-
-
-def delete_runs(options: argparse.Namespace) -> int:
-    """Delete runs; the server does it, since it alone writes."""
-    server = _server(options, "it deletes the runs")
-    answers = {run: server.delete(f"/api/runs/{quote(run, safe='')}") for run in options.run}
-    if options.json:
-        print_json(answers)
-    else:
-        print("\n".join(f"deleted {run}" for run in answers))
-    return OK
-
-
-def change_rate(options: argparse.Namespace) -> int:
-    """Ask for another load; its generator says in the run's progress that it was made."""
-    answer = _server(options, "its runs can be changed").post(
-        f"/api/runs/{quote(options.run, safe='')}/rate", {"factor": options.factor}
-    )
-    print_json(answer) if options.json else print(f"asked run {options.run} for {options.factor:g} times its scenario's load")
-    return OK
-
-
-def _server(options: argparse.Namespace, why: str) -> Server:
-    """The one that is named, or that holds the data directory."""
-    directory = server_settings(options).directory
-    server = named_or_holding(options.url, directory)
-    if server is None:
-        raise CommandError(f"no server holds {directory}; start one with `batchscope serve`, {why}")
-    return server
 
 
 def _print_table(rows: Iterable[Mapping[str, Any]]) -> None:
@@ -238,22 +131,3 @@ FORMATS: dict[str, Callable[[Iterable[Mapping[str, Any]]], None]] = {
     "jsonl": _print_lines,
     "parquet": _write_parquet,
 }
-
-
-def _on(run: Mapping[str, Any]) -> str | None:
-    """What computed: the modelled hardware, or the model that ran; a run that was only simulated measured nothing."""
-    engine = run.get("engine") or {}
-    what = engine.get("hardware") or (engine.get("model") if engine.get("runner") == "torch" else engine.get("runner"))
-    how = "simulated clock" if run["simulated"] else "simulated" if engine.get("hardware") else None
-    return f"{what} ({how})" if what and how else what or how
-
-
-def _instant(text: str | None) -> str | None:
-    return None if text is None else text[:19].replace("T", " ")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
