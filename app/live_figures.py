@@ -1,6 +1,6 @@
 """Figures of the live page: the ring of steps, and what is computed from it. Knows no request and no socket.
 
-Every figure is a function of what was folded, never of the wall clock: equal (boot, seq), equal figures.
+Every figure is a function of what was folded and of the instant that it is asked for; none reads a clock.
 Percentiles are exact: linear interpolation over all samples of the window (numpy's default), None when there is none.
 """
 
@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from math import inf
 from typing import NamedTuple
 
 from scheduler.metrics import WAIT_REASONS, percentile
@@ -22,7 +23,8 @@ RECENT_STEPS = 60
 
 
 class Step(NamedTuple):
-    """What is kept of one step; `reasons` counts the waiting by WaitReason, `emitted` output tokens."""
+    """What is kept of one step; `reasons` counts the waiting by WaitReason, `emitted` output tokens; `slots`: what could run
+    at once in it."""
 
     seq: int
     step: int
@@ -37,6 +39,7 @@ class Step(NamedTuple):
     running: int
     kv_used: int
     preempted: int
+    slots: int | None = None
 
 
 class StepRing:
@@ -132,6 +135,10 @@ class Samples:
         p50, p95, p99 = (quantile(self._ordered, until, share) for share in (0.5, 0.95, 0.99))
         return p50 / 1e6, p95 / 1e6, p99 / 1e6, until[-1]
 
+    def stale_at(self) -> float:
+        """The instant at which the oldest sample leaves the window; infinite when there is none."""
+        return self._rows[0][0] + LATENCY_WINDOW if self._rows else inf
+
     def _forget(self) -> None:
         _, value, weight = self._rows.popleft()
         place = bisect_left(self._ordered, (value, weight))
@@ -165,6 +172,7 @@ def columns(rows: Sequence[Step], ms: Callable[[int], float]) -> dict[str, objec
         "running": [row.running for row in rows],
         "kv_used": [row.kv_used for row in rows],
         "preempted": [row.preempted for row in rows],
+        "slots": [row.slots for row in rows],
     }
 
 

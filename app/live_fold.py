@@ -186,6 +186,7 @@ class LiveFold:
             Step(
                 event.seq, event.step, event.started_at, event.ended_at, event.prefill_tokens, len(event.decodes), emitted,
                 event.token_budget, event.binding.name.lower(), event.waiting_by_reason, event.running, used, event.preempted,
+                self.server["max_num_seqs"],
             )
         )  # fmt: skip
 
@@ -207,7 +208,7 @@ class LiveFold:
             settings=settings, settings_version=event.version, policy=settings.get("policy"),
             max_num_seqs=settings.get("max_num_seqs"),
         )  # fmt: skip
-        text = ", ".join(f"{name} {old.get(name)} → {value}" for name, value in changes.items() if old.get(name) != value)
+        text = ", ".join(f"{name} {_told(old.get(name))} → {_told(to)}" for name, to in changes.items() if old.get(name) != to)
         if text:
             self.mark(event.at, "settings", text)
 
@@ -229,3 +230,12 @@ class LiveFold:
         if one.cause is not None:
             self.parked_by[one.cause] -= 1
             one.cause = one.blockers = None
+
+
+def _told(value: Any) -> str:
+    """A setting as the pages say it: "true", "—", "weight.a=2 weight.b=1"."""
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_told(each)}" for name, each in value.items()) or "—"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "—" if value is None else str(value)

@@ -1,7 +1,7 @@
 """LiveState: what the live page shows, as the snapshot and the frames that the websocket sends. Knows no Flask, no socket.
 
-Everything but the waits that still go on is a function of the folded events and the engine's status: two readers at the
-same (boot, seq) see the same figures, and at rest (nothing waits, nothing runs) nothing changes at all.
+Everything but the waits that still go on and the windows that run out is a function of the folded events and the engine's
+status: two readers at the same (boot, seq) see the same, and at rest nothing changes but the latencies, whose 30 s pass anyway.
 All calls come from one thread (the web process's hub), and none of them yields.
 """
 
@@ -31,7 +31,7 @@ class LiveState:
         self.run: dict[str, Any] | None = None
         self.dashboards = 0
         self.revision = 0  # ascends with every change, also those that are no event
-        self._figures: tuple[int, dict[str, Any]] = (-1, {})  # of a revision: computed once for all who look
+        self._figures: tuple[int, float, dict[str, Any]] = (-1, 0.0, {})  # of a revision, until a sample is too old
 
     # ---- what happens
 
@@ -134,11 +134,12 @@ class LiveState:
 
     def gauges(self) -> dict[str, Any]:
         """The tiles."""
-        if self._figures[0] != self.revision:
-            self._figures = (self.revision, self._computed())
-        return self._figures[1] | {"now_ms": self.fold.ms(self._shown_now()), "dashboards": self.dashboards}
+        fold, now = self.fold, max(self.fold.at, self._now())
+        if self._figures[0] != self.revision or now >= self._figures[1]:
+            self._figures = (self.revision, min(fold.ttft.stale_at(), fold.itl.stale_at()), self._computed(now))
+        return self._figures[2] | {"now_ms": self.fold.ms(self._shown_now()), "dashboards": self.dashboards}
 
-    def _computed(self) -> dict[str, Any]:
+    def _computed(self, now: int) -> dict[str, Any]:
         fold, step = self.fold, self.fold.steps.last
         total, settings = fold.server["blocks_total"], fold.server["settings"]
         return {
@@ -160,8 +161,8 @@ class LiveState:
             "observe_us_step": live_figures.mean_us(fold.costs),
             "host_late": fold.host_late,
             **self._rates(),
-            **_latency("ttft", fold.ttft.figures(fold.at)),
-            **_latency("itl", fold.itl.figures(fold.at)),
+            **_latency("ttft", fold.ttft.figures(now)),
+            **_latency("itl", fold.itl.figures(now)),
         }
 
     def _blocks_free(self) -> int | None:

@@ -26,6 +26,7 @@ from gevent.event import Event  # noqa: E402
 from app import log_lines, opening, wiring  # noqa: E402
 from app import settings as server_settings  # noqa: E402
 from app.announcements import announcements  # noqa: E402
+from app.known_names import check_names  # noqa: E402
 from app.settings import ServerSettings  # noqa: E402
 from scheduler.errors import BatchscopeError  # noqa: E402
 
@@ -49,6 +50,7 @@ def main(argv: list[str]) -> int:
     log_lines.install()
     try:
         settings = server_settings.load(argv, os.environ)
+        check_names(settings)
         with data_directory(settings.directory) as directory, listening(settings) as listener:
             return serve(settings, directory, listener)
     except Stop as stop:

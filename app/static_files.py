@@ -113,7 +113,10 @@ def minified(texts: dict[str, str]) -> dict[str, str]:
     order = json.dumps(texts).encode()
     root = Path(__file__).parents[1]
     try:
-        done = subprocess.run(MINIFIER, input=order, capture_output=True, cwd=root, timeout=PATIENCE_S, check=True)
+        # In a session of its own: Ctrl-C in a terminal is for the server, which ends in order.
+        done = subprocess.run(
+            MINIFIER, input=order, capture_output=True, cwd=root, timeout=PATIENCE_S, check=True, start_new_session=True
+        )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().rpartition("\n")[2]

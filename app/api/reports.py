@@ -11,8 +11,9 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from app.api.departures import asked_with
 from app.api.errors import ApiError, Problem, bad
-from app.api.run_answers import json_answer, known_run, switch
+from app.api.run_answers import attached, json_answer, known_run, switch
 from app.extensions import parts
 from app.report_file.page import report_html
 from app.store.comparison import MOST_COMPARED
@@ -30,11 +31,12 @@ AGAIN_S = 1  # when to ask again for what is being made
 @reports.get("/runs/<run_id>/report")
 def report(run_id: str) -> Response:
     """The report as it was kept at the run's end, or of the rows as they are now where that is something else (`summary`).
+    `asked`: what of its parameters and settings was set for this run.
 
     202 and {"computing": …} while the figures of a long run are being made.
     """
     made = _made(parts().summaries.report, run_id, _bounds())
-    return _not_yet(made) if "computing" in made else json_answer(made)
+    return _not_yet(made) if "computing" in made else json_answer(made | {"asked": asked_with(made["run"])})
 
 
 @reports.post("/runs/<run_id>/report/stop")
@@ -47,9 +49,7 @@ def stop_report(run_id: str) -> Response:
 def report_page(run_id: str) -> Response:
     """The report as one file that needs nothing else: it opens from a disk, without a network."""
     made = _made(parts().summaries.wait, run_id, _bounds())
-    name = "".join(letter for letter in run_id if letter.isascii() and (letter.isalnum() or letter in "_-"))
-    headers = {"Content-Disposition": f'attachment; filename="report-{name}.html"'}
-    return Response(report_html(made), headers=headers, content_type="text/html; charset=utf-8")
+    return Response(report_html(made), headers=attached(f"report-{run_id}.html"), content_type="text/html; charset=utf-8")
 
 
 @reports.get("/compare")

@@ -15,6 +15,7 @@ import orjson
 from flask import Blueprint, Response, current_app, request
 
 from app.api.errors import ApiError, Problem, bad, not_found
+from app.api.run_answers import attached
 from app.store import export, parquet, trace
 from app.store.as_sql import as_sql_json
 from app.store.detail import detail_json
@@ -141,13 +142,12 @@ def export_requests(form: str) -> Response:
 @requests_api.get("/api/export/trace.json")
 def export_trace() -> Response:
     """A run as a Chrome trace, which Perfetto opens, streamed."""
-    reader = _reader()
+    reader, asked = _reader(), params()
     try:
-        pieces = trace.stream(partial(reader.run_native, reader.queries.ask), params())
+        pieces = trace.stream(partial(reader.run_native, reader.queries.ask), asked)
     except QueryError as error:
         raise bad(error.message, error.param) from error
-    headers = {"Content-Disposition": 'attachment; filename="trace.json"'}
-    return Response(pieces, headers=headers, content_type=trace.MEDIA)
+    return Response(pieces, headers=attached(f"trace-{asked['run']}.json"), content_type=trace.MEDIA)
 
 
 def params() -> dict[str, str]:

@@ -18,6 +18,12 @@ def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None 
     return Response(data, status, headers, content_type="application/json")
 
 
+def attached(name: str) -> dict[str, str]:
+    """The headers of an answer that is kept as a file of that name, in the letters that every file system takes."""
+    kept = "".join(letter for letter in name if letter.isascii() and (letter.isalnum() or letter in "._-"))
+    return {"Content-Disposition": f'attachment; filename="{kept}"'}
+
+
 def known_run(call: Callable[..., Any], *args: Any) -> Any:
     """call(*args) of a run; one that does not exist is a 404, and one whose state forbids it a 409."""
     try:

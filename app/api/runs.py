@@ -15,7 +15,7 @@ from app.api import fields
 from app.api.decode import decode_lines, decode_object
 from app.api.departures import with_departures
 from app.api.errors import ApiError, Problem, bad, conflict, not_found, unavailable
-from app.api.run_answers import json_answer, known_run, switch
+from app.api.run_answers import attached, json_answer, known_run, switch
 from app.extensions import parts
 from app.store import bundle, client_rows
 from app.store import failures as failure_rows
@@ -188,8 +188,7 @@ def export_bundle(run_id: str) -> Response:
     here = parts()  # now: the pages are fetched after the view has returned
     ask = partial(here.run_native, here.queries.ask)
     pieces = known_run(partial(bundle.stream, ask, run_id, text=switch("text")))
-    headers = {"Content-Disposition": f'attachment; filename="run{bundle.SUFFIX}"'}
-    return Response(pieces, headers=headers, content_type=bundle.MEDIA)
+    return Response(pieces, headers=attached(f"{run_id}{bundle.SUFFIX}"), content_type=bundle.MEDIA)
 
 
 def _asked(body: dict[str, Any]) -> Asked:

@@ -1,6 +1,6 @@
 """The command line: which words there are, and what becomes of what goes wrong. Knows no command's work.
 
-Invariant: whatever was typed ends in an exit code of 0, 1 or 2 and, unless 0, in one sentence on stderr.
+Invariant: whatever was typed ends in an exit code of 0, 1, 2 or 130 and, unless 0, in one sentence on stderr.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli import database, hardware, load, reports, reproduce, requests, runs, serve, simulate, sql
-from app.cli.failures import FAILED, OK, USAGE, CommandError
+from app.cli.failures import FAILED, INTERRUPTED, OK, USAGE, CommandError
 from app.store.errors import QueryError, StoreError
 from scheduler.errors import BatchscopeError, SettingsError
 
@@ -34,7 +34,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("load", "run a Locust scenario, report at the end", load.add_load),
     Command("scenarios", "list the scenarios, or show one with its parameters", load.add_scenarios, url=False),
-    Command("runs", "list load runs; change the load of one, delete, export, import them", runs.add_runs),
+    Command("runs", "list load runs; change the load of one, stop, delete, export, import them", runs.add_runs),
     Command("report", "the report of a run", reports.add_report),
     Command("compare", "runs side by side", reports.add_compare),
     Command("requests", "list requests by filters, or show one", requests.add_requests),
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     """Every command but `serve`, whose words belong to the server."""
     top = argparse.ArgumentParser(
         prog="batchscope",
-        description="Load-test and watch LLM request scheduling. Exit codes: 0 ok, 1 failed, 2 usage.",
+        description="Load-test and watch LLM request scheduling. Exit codes: 0 ok, 1 failed, 2 usage, 130 interrupted.",
         allow_abbrev=False,
         formatter_class=partial(argparse.HelpFormatter, max_help_position=30),
     )
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except KeyboardInterrupt:
-        return _fail("interrupted", FAILED)
+        return _fail("interrupted", INTERRUPTED)
     except CommandError as error:
         return _fail(error.message, error.code)
     except QueryError as error:

@@ -39,7 +39,7 @@ def comparison_text(answer: Mapping[str, Any]) -> str:
     """The whole comparison."""
     runs = answer["runs"]
     metrics = {row["name"]: row for row in answer["metrics"]}
-    parts = ["\n".join(f"{letter}  {run['run']['id']}  {run['headline']}" for letter, run in zip(LETTERS, runs, strict=False))]
+    parts = ["\n".join(_head(letter, run) for letter, run in zip(LETTERS, runs, strict=False))]
     parts.append("\n".join(line for line in (answer["sentence"], *_lettered(answer)) if line))
     parts.append(_differing(answer["differing"], len(runs)))
     parts.append(_counts(runs))
@@ -50,7 +50,7 @@ def comparison_text(answer: Mapping[str, Any]) -> str:
     parts.append(_figures([_of_requests(row) for row in tenants], len(runs), "TTFT p95 by tenant, ms, as the server saw it"))
     level = round(100 * answer["interval"]["level"])
     parts.append(
-        f"[a, b] holds {level} % of the differences to A, in % of it, that came out of a {answer['interval']['method']}."
+        f"[a, b] holds {level} % of the changes from A, shares in points, that came out of a {answer['interval']['method']}."
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -61,6 +61,10 @@ def _lettered(answer: Mapping[str, Any]) -> Iterable[str]:
         for letter, run in zip(LETTERS, answer["runs"], strict=False):
             line = line.replace(f"run {run['run']['id']}", letter)
         yield line
+
+
+def _head(letter: str, run: Row) -> str:
+    return f"{letter}  {run['run']['id']}  {run['headline'].replace('`', '')}"
 
 
 def _differing(rows: Sequence[Row], runs: int) -> str:
@@ -113,7 +117,7 @@ def _scaled(metrics: Mapping[str, Row]) -> Iterable[Row]:
         if not any(row["values"]):
             continue  # nothing of it in any run
         values = [None if value is None else value * times for value in row["values"]]
-        yield {**row, "name": label, "values": values, "base": row["values"][0]}
+        yield {**row, "name": label, "values": values, "points": times == 100}
 
 
 def _figures(rows: Iterable[Row], runs: int, title: str) -> str:
@@ -138,20 +142,20 @@ def _kept(rows: Sequence[Row], key: str, heading: str) -> list[tuple[str, str]]:
 def _cells(row: Row) -> dict[str, str]:
     shown: dict[str, str] = {}
     for index, value in enumerate(row["values"]):
-        letter, change, bounds = LETTERS[index], row["relative"][index], _relative(row, index)
+        letter, (change, bounds, unit) = LETTERS[index], _change(row, index)
         shown[letter] = f"({number(value)})" if row["few"][index] and value is not None else number(value)
         if index:
-            shown[f"{letter}-"] = NONE if change is None else f"{100 * change:+.0f} %"
-            shown[f"{letter}["] = f"[{_signed(bounds[0])}, {_signed(bounds[1])}] %" if bounds else " "
+            shown[f"{letter}-"] = NONE if change is None else f"{100 * change:+.0f} {unit}"
+            shown[f"{letter}["] = f"[{_signed(100 * bounds[0])}, {_signed(100 * bounds[1])}] {unit}" if bounds else " "
             shown[f"{letter}?"] = READINGS[word] if (word := row["reading"][index]) else " "
     return shown
 
 
-def _relative(row: Row, index: int) -> list[float] | None:
-    """The interval in % of A, as the change beside it is; None where there is none of either."""
-    base = row.get("base", row["values"][0])
-    bounds = row["interval"][index]
-    return [100 * end / base for end in bounds] if bounds and base else None
+def _change(row: Row, index: int) -> tuple[float | None, Sequence[float] | None, str]:
+    """(change from A, its interval, unit of 100 times either): of a share the difference, in points, else relative to A."""
+    if row.get("points"):
+        return row["difference"][index], row["interval"][index], "points"
+    return row["relative"][index], row["relative_interval"][index], "%"
 
 
 def _signed(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # the last as a shell counts it: 128 and SIGINT
 
 
 class CommandError(Exception):

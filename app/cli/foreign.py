@@ -28,6 +28,8 @@ def load_foreign(options: argparse.Namespace) -> int:
     command += [f"--processes={options.processes}", f"--out={folder}", *(f"--set={pair}" for pair in options.set)]
     say(f"loading {options.url}, a server that is not ours; its rows go to {folder / 'requests.jsonl'}")
     code = _follow(command)
+    if not options.out and not any(folder.iterdir()):
+        folder.rmdir()  # nobody named it, and nothing was written
     report = _report(folder)
     if options.out:
         (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")

@@ -17,7 +17,7 @@ HEADINGS = [("metric", ""), ("n", "n"), *((q, q) for q in QUANTILES)]
 
 def report_text(report: Mapping[str, Any]) -> str:
     """The whole report of a run."""
-    parts = [str(report.get("headline") or "client-only report: the server keeps no records of ours")]
+    parts = [_headline(report)]
     parts.append(_about(report))
     parts.append(_reconciliation(report["reconciliation"]))
     parts += _percentiles(report["percentiles"])
@@ -29,6 +29,13 @@ def report_text(report: Mapping[str, Any]) -> str:
     parts.append(_steps(report.get("steps") or {}, report.get("waste") or {}))
     parts.append(_errors(report.get("errors") or report["reconciliation"].get("broken") or []))
     return "\n\n".join(part for part in parts if part)
+
+
+def _headline(report: Mapping[str, Any]) -> str:
+    """With the reason of its verdict where the line has it in short; code needs no backticks here."""
+    line = str(report.get("headline") or "client-only report: the server keeps no records of ours")
+    reason = report.get("verdict_reason") if report.get("verdict") else None
+    return (f"{line}\n{reason}" if reason and reason not in line else line).replace("`", "")
 
 
 def _about(report: Mapping[str, Any]) -> str:

@@ -66,6 +66,8 @@ def list_requests(options: argparse.Namespace) -> int:
     given = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in names}
     asked = {name: value for name, value in given.items() if value is not None}
     source = records(server_settings(options), options.url)
+    if options.run and not source.requests({"run": options.run, "limit": "1"})["items"]:
+        source.run(options.run)  # raises where there is none: a run without requests is no mistake, a mistyped one is
     if options.json:
         print_json(source.requests(asked | {"limit": str(options.limit or TABLE_LIMIT)}))
         return OK

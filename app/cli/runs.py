@@ -20,14 +20,25 @@ from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
 from app.supervisor import scenarios
 
+ENDED = ("finished", "failed")  # a stop that was just heard may be `stopped` at once
+
 
 def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    """`runs` and `runs delete|rate|export|import`."""
+    """`runs` and `runs stop|delete|rate|export|import`."""
     parser.add_argument(
         "--limit", type=positive, default=TABLE_LIMIT, metavar="N", help="at most so many (default: %(default)s)"
     )
     parser.set_defaults(act=list_runs)
     words = parser.add_subparsers(title="subcommands", metavar="COMMAND")
+    stop = words.add_parser(
+        "stop",
+        parents=[common],
+        help="end a run while it goes on",
+        description="What it sent is waited for and kept. Needs the server that it loads.",
+    )
+    stop.add_argument("run", metavar="RUN", help="id of the active run")
+    stop.add_argument("--now", action="store_true", help="do not wait for what is in flight")
+    stop.set_defaults(act=stop_run)
     delete = words.add_parser(
         "delete", parents=[common], help="delete runs, their requests and events", description="Needs a server that is running."
     )
@@ -76,6 +87,15 @@ def delete_runs(options: argparse.Namespace) -> int:
         print_json(answers)
     else:
         print("\n".join(f"deleted {run}" for run in answers))
+    return OK
+
+
+def stop_run(options: argparse.Namespace) -> int:
+    """Ask the active run to end; what there is of it is kept."""
+    answer = _server(options, "it stops the runs").post(f"/api/runs/{quote(options.run, safe='')}/stop", {"now": options.now})
+    over = f"run {options.run} has ended already: it is {answer['status']}"
+    asked = f"asked run {options.run} to stop; what there is of it is kept"
+    print_json(answer) if options.json else print(over if answer["status"] in ENDED else asked)
     return OK
 
 

@@ -61,11 +61,16 @@ def _title(report: Report, name: str) -> Markup:
         "header",
         el("h1", name, " ", *(el("span", each, class_="tag") for each in said if each)),
         el("p", about, class_="mut"),
-        el("p", report["headline"], class_="headline"),
+        el("p", *_coded(report["headline"]), class_="headline"),
         el("p", why, class_="mut") if why and why not in report["headline"] else "",
         el("p", f"Its load was changed by hand: {run['rate_changed']}", class_="mut") if run.get("rate_changed") else "",
         el("p", run["error"], class_="mut") if run.get("error") else "",
     )
+
+
+def _coded(text: str) -> Iterable[Markup | str]:
+    """What stands between backticks as code."""
+    return (el("code", part) if place % 2 else part for place, part in enumerate(text.split("`")))
 
 
 def _card(title: str, small: str, *inside: Markup | None) -> Markup | None:

@@ -7,7 +7,7 @@ Invariant: equal questions give equal answers, intervals included, whether a sid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +23,11 @@ from app.store.comparison_split import Half
 from app.store.errors import QueryError
 from app.store.report_figures import Slo
 from app.store.report_rows import gather
-from scheduler.metrics import few, interval
+from scheduler.metrics import few, interval, ratio_interval
 
 MOST_COMPARED = 5
 LEVEL = 0.95
+_SHARES = ("goodput.attainment", "goodput.attainment_admitted")  # shown in points: their difference is what is read
 _COUNTED = ("sent", "ok", "failed", "refused", "cancelled", "incomplete")
 _PLAIN = (
     ("throughput", "requests_s"), ("throughput", "output_tok_s"), ("throughput", "offered_s"),
@@ -43,7 +44,8 @@ def compare(
     connection: Connection, run_ids: Sequence[str], slo: Slo | None = None, *, split: str | None = None, lines: bool = False
 ) -> dict[str, Any]:
     """{runs, sentence, differing, equal, warnings, metrics, waits, tenants, interval, split}. A figure is {name, values, n,
-    few, difference, relative, interval, better, reading}; its lists go by run, and where it is undefined they hold None.
+    few, difference, relative, interval, relative_interval, better, reading}; its lists go by run, and where it is undefined
+    they hold None. `interval` is of the difference, `relative_interval` of the relative change.
 
     split: the two sides of one run (see comparison_split). lines: each run has its `cdfs` and its `series` too.
     """
@@ -53,10 +55,17 @@ def compare(
         made, sides = None, _run_sides(connection, run_ids, slo, lines)
     reports = [side.report for side in sides]
     differing, equal = likeness.settings(reports)
-    metrics = [_figure(path, sides) for path in _paths()]
-    unlike = likeness.warnings(reports, [side.extra["changes"] for side in sides], differing)
+    changes = [side.extra["changes"] for side in sides]
+    again = set[int]() if made else likeness.repeats(reports, changes, differing)
+    metrics = [_figure(path, sides, again) for path in _paths()]
+    unlike = likeness.warnings(reports, changes, differing)
     return {
-        "sentence": sentence(metrics),
+        "sentence": sentence(
+            metrics,
+            repeats=again,
+            host_limited={place for place, each in enumerate(reports) if each["verdict"] == "host_limited"},
+            within="this one run" if made else "these two runs",
+        ),
         "runs": [_shown(side) for side in sides],
         "split": made,
         "differing": differing,
@@ -64,7 +73,7 @@ def compare(
         "warnings": unlike if made else unlike + likeness.offered(reports),
         "metrics": metrics,
         "waits": _waits(reports),
-        "tenants": [_tenant(tenant, sides) for tenant in _tenants(reports)],
+        "tenants": [_tenant(tenant, sides, again) for tenant in _tenants(reports)],
         "interval": {
             "level": LEVEL,
             "method": "seeded bootstrap over single requests, as if independent: repeats of a run spread wider",
@@ -115,27 +124,30 @@ def _paths() -> list[tuple[str, ...]]:
     return [("percentiles", side, metric, f"p{q}") for side, metric in SAMPLED for q in QS] + [*_PLAIN]
 
 
-def _figure(path: tuple[str, ...], sides: Sequence[Side], name: str | None = None) -> dict[str, Any]:
+def _figure(path: tuple[str, ...], sides: Sequence[Side], repeats: Collection[int], name: str | None = None) -> dict[str, Any]:
     key = ".".join(path)
     values = [_at(side.report, path) for side in sides]
     n = [side.draws[key][0] if key in side.draws else None for side in sides]
     q = int(path[-1][1:]) if path[-1] in ("p50", "p95", "p99") else None
     draws = [side.draws[key][1] if key in side.draws else None for side in sides]
     spread = [None] + [interval(draws[0], each, LEVEL) for each in draws[1:]]
+    relative = [None] + [ratio_interval(draws[0], each, LEVEL) for each in draws[1:]]
+    shown = spread if key in _SHARES else [each or plain for each, plain in zip(relative, spread, strict=True)]
     return {
         "name": name or key,
         "n": n,
         "few": [q is not None and count is not None and few(count, q) for count in n],
         "interval": spread,
-        **reading(key, n, spread),
+        "relative_interval": relative,
+        **reading(key, n, shown, repeats),
     } | _differences(values)
 
 
-def _tenant(name: str, sides: Sequence[Side]) -> dict[str, Any]:
+def _tenant(name: str, sides: Sequence[Side], repeats: Collection[int]) -> dict[str, Any]:
     """TTFT p95 of those of its requests that ended well; `requests`: of how many, since who got no token is not in it."""
     path = ("fairness", "tenants", name)
     requests = [_at(side.report, (*path, "requests")) for side in sides]
-    return _figure((*path, "ttft_ms", "p95"), sides, name) | {"requests": requests}
+    return _figure((*path, "ttft_ms", "p95"), sides, repeats, name) | {"requests": requests}
 
 
 def _at(report: Mapping[str, Any], path: Iterable[str]) -> Any:

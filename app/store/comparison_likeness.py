@@ -57,6 +57,15 @@ def warnings(
     return list(dict.fromkeys(found))
 
 
+def repeats(
+    reports: Sequence[Report], changes: Sequence[Sequence[Mapping[str, Any]]], differing: Sequence[Mapping[str, Any]]
+) -> set[int]:
+    """Places of the runs that are the first one again: nothing differs from it, and nothing was changed in either meanwhile."""
+    still = [not mine and not each["run"].get("rate_changed") for each, mine in zip(reports, changes, strict=True)]
+    alike = [all(row["values"][i] == row["values"][0] for row in differing) for i in range(len(reports))]
+    return {i for i in range(1, len(reports)) if still[0] and still[i] and alike[i]}
+
+
 def offered(reports: Sequence[Report]) -> list[str]:
     """Runs that measure a capacity first offer another load each time: one line where it was not about the same."""
     rates = [report["throughput"]["offered_s"] for report in reports]

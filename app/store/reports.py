@@ -84,5 +84,6 @@ def _judge(run: Mapping[str, Any], found: dict[str, Any], life: Mapping[str, Any
         reconciliation=found["reconciliation"],
         steps=found["steps"],
         memory=memory_of(life),
+        run=run["id"],
     )
     return {"verdict": word, "verdict_reason": why, "headline": line, "simulated": simulated} | found

@@ -30,7 +30,7 @@ from app.store.report_figures import Slo
 from app.store.report_rows import Gathered, Told, gather, nobody
 from app.store.run_columns import Part, pack
 
-VERSION = 3  # of the figures: raised with every change of what a report or a comparison says of the same rows
+VERSION = 4  # of the figures: raised with every change of what a report or a comparison says of the same rows
 PROGRESS = ("sent", "ok", "failed", "refused", "cancelled", "incomplete", "in_flight")
 _FIELDS = ("version", "server_rows", "client_rows", "open_rows")
 

@@ -19,6 +19,7 @@ from app.store.instants import iso
 from app.store.models import boots, client_requests, request_events, requests, run_summaries, runs, settings_changes, steps
 from app.store.own_lives import own_lives
 from app.store.purged import absent
+from app.store.verdict import bound_by
 
 LAWFUL: dict[str, tuple[str, ...]] = {
     "pending": ("running", "draining", "finished", "failed", "stopped"),  # a short one may end before it was seen to run
@@ -79,7 +80,7 @@ def remove(connection: Connection, run_id: str) -> Generator[None, None, int]:
     run's row goes last, so that a deletion that was cut short can be repeated.
     """
     if _row(connection, run_id)["status"] in ACTIVE:
-        raise StoreError(f"run {run_id} is active: stop it first", "run")
+        raise StoreError(f"run {run_id} is active: stop it first (`batchscope runs stop {run_id}`)", "run")
     yield from run_columns.forget(connection, run_id)
     deleted, ends_at = 0, time.monotonic() + _TURN_S
     for count in _pieces(connection, run_id):
@@ -124,7 +125,8 @@ def get(connection: Connection, run_id: str) -> dict[str, Any]:
 
 def listing(connection: Connection, limit: int = 100, before: str | None = None) -> dict[str, Any]:
     """Newest first: {items, next_before, total}. `before`: the id of the last run seen. Items lack the stored report;
-    `stale`: rows have come or gone since their verdict was kept; `engine`: what computed, see lives.py."""
+    `stale`: rows have come or gone since their verdict was kept; `engine`: what computed, see lives.py; `bound`: for what its
+    requests waited, as its report says first."""
     question = select(*[column for column in runs.c if column.name != "report"])
     question = question.order_by(runs.c.created_wall.desc(), runs.c.id.desc()).limit(limit + 1)
     if before is not None:
@@ -135,22 +137,27 @@ def listing(connection: Connection, limit: int = 100, before: str | None = None)
         question = question.where(earlier)
     rows = [dict(row) for row in connection.execute(question).mappings()]
     total = connection.execute(select(func.count()).select_from(runs)).scalar_one()
-    changed = _changed_since(connection, [row["id"] for row in rows[:limit]])
+    changed, bound = _by_reports(connection, [row["id"] for row in rows[:limit]])
     engines = lives.of_runs(connection, rows[:limit])
-    page = [as_json(row) | {"stale": row["id"] in changed, "engine": engines[row["id"]]} for row in rows[:limit]]
+    page = [
+        as_json(row) | {"stale": row["id"] in changed, "engine": engines[row["id"]], "bound": bound.get(row["id"])}
+        for row in rows[:limit]
+    ]
     return {"items": page, "next_before": page[-1]["id"] if len(rows) > limit else None, "total": total}
 
 
-def _changed_since(connection: Connection, ids: list[str]) -> set[str]:
-    """Which of these runs have other rows than their stored report counted."""
+def _by_reports(connection: Connection, ids: list[str]) -> tuple[set[str], dict[str, str | None]]:
+    """Which of these runs have other rows than their stored report counted, and what bound each by its report."""
     counted = runs.c.report["reconciliation"]
-    kept = select(runs.c.id, counted["server_rows"].as_integer(), counted["sent"].as_integer()).where(runs.c.id.in_(ids))
+    columns = (counted["server_rows"].as_integer(), counted["sent"].as_integer(), runs.c.report["waits"], runs.c.verdict)
+    kept = connection.execute(select(runs.c.id, *columns).where(runs.c.id.in_(ids))).all()
     now = [_count(connection, column, ids) for column in (requests.c.run, client_requests.c.run)]
-    return {
+    changed = {
         run_id
-        for run_id, *counts in connection.execute(kept)
+        for run_id, *counts, _, _ in kept
         if any(was is not None and was != present.get(run_id, 0) for was, present in zip(counts, now, strict=True))
     }
+    return changed, {run_id: bound_by(waits or {}) for run_id, *_, waits, verdict in kept if verdict != "invalid"}
 
 
 def _count(connection: Connection, run: Column[Any], ids: list[str]) -> dict[str, int]:

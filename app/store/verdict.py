@@ -6,6 +6,7 @@ host_limited       simulated hardware, but the host could not keep its pace
 valid              none of these; the first that applies is taken
 
 A limited run's cause can be acted on and its latencies cannot be trusted: the line says the cause first, then how far it holds.
+What is to be typed stands between backticks: a page shows it as code, a terminal without them.
 """
 
 from __future__ import annotations
@@ -60,13 +61,14 @@ def _late(steps: Mapping[str, Any]) -> str:
     return f"{share:.1f} % of the simulated steps ended late on this host, by {time:.1f} % of all step time"
 
 
-def _holds(word: str, late_time: float | None) -> str:
-    """What a limited run still says."""
+def _limited(word: str, reason: str | None, late_time: float, run: str) -> str:
+    """By what, and what the run still says."""
     if word == "generator_limited":
-        return "the cause holds for the load that came; latencies may be the generator's"
-    if (late_time or 0.0) > HOST_LATE_TIME:
-        return "cause and latencies are this host's more than that hardware's; `batchscope simulate --run` needs no host's pace"
-    return "the cause holds, latencies are too long by about as much"
+        return f"generator limited: {reason} (the cause holds for the load that came; latencies may be the generator's)"
+    late = f"host limited: steps {100 * late_time:.1f} % late"
+    if late_time > HOST_LATE_TIME:
+        return f"{late}, so cause and latencies are more this host's; `batchscope simulate --run {run}` needs no host's pace"
+    return f"{late}, latencies too long by about as much"
 
 
 def headline(
@@ -78,6 +80,7 @@ def headline(
     reconciliation: Mapping[str, Any] | None = None,
     steps: Mapping[str, Any] | None = None,
     memory: Memory = NO_BOUND,
+    run: str = "RUN",
 ) -> str:
     """The first line: who got no answer, the binding constraint, one setting to try; a valid run's verdict before, why a run
     is limited after it. An invalid one has its reason first: nothing of it holds.
@@ -85,7 +88,7 @@ def headline(
     steps = steps or {}
     cause = _unanswered(reconciliation or {}) + _cause(waits, settings, steps.get("budget_used"), memory)
     if word in LIMITED:
-        return f"{cause}; {word.replace('_', ' ')}: {reason} ({_holds(word, steps.get('host_late_time'))})"
+        return f"{cause}; {_limited(word, reason, steps.get('host_late_time') or 0.0, run)}"
     return f"{word}: {reason}; {cause}" if reason else f"{word}: {cause}"
 
 
@@ -95,16 +98,32 @@ def _cause(
     """What the waiting was for, and what to try. `step` is no limit: where one made a part of the waiting, it is named too."""
     if not waits:
         return "nobody waited; try a higher rate"
-    ordered = sorted(waits, key=lambda name: -waits[name]["ms"])
-    named = ordered[:1]
-    limits = [name for name in ordered if name in GROW]
+    ordered = _ordered(waits)
+    named = _named(waits)
     bound = sum(waits[name]["share"] for name in ordered if name != "step")
-    if named == ["step"] and limits and waits[limits[0]]["share"] >= BOUND_SHARE:
-        named.append(limits[0])
     shown = dict(zip(ordered, percents([waits[name]["share"] for name in ordered]), strict=True))
     said = [f"{shown[name]} % {'for' if n else 'of the waiting was for'} {_WORDS[name]}" for n, name in enumerate(named)]
     advice = suggestion(named[-1], settings, budget_used, memory=memory, bound=bound)
     return ", ".join(said) + (f"; try {advice}" if advice else "")
+
+
+def _ordered(waits: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return sorted(waits, key=lambda name: -waits[name]["ms"])
+
+
+def _named(waits: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The reason that made most of the waiting; where that is no limit, the first limit that made a part of it, too."""
+    ordered = _ordered(waits)
+    limits = [name for name in ordered if name in GROW]
+    if ordered[:1] == ["step"] and limits and waits[limits[0]]["share"] >= BOUND_SHARE:
+        return ["step", limits[0]]
+    return ordered[:1]
+
+
+def bound_by(waits: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The reason that the first line says to have bound; None: nobody waited, or only for steps to end."""
+    last = _named(waits)[-1:]
+    return None if not last or last == ["step"] else last[0]
 
 
 def _unanswered(reconciliation: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ class LoadRuns:
         """Begin a run; its row. Raises RunActive, SettingsError, EngineGone."""
         with self._lock:
             if self._life is not None:
-                raise RunActive(f"run {self._life.id} is active: stop it first", "run")
+                raise RunActive(f"run {self._life.id} is active: stop it first (`batchscope runs stop {self._life.id}`)", "run")
             self._life = self._last = life = self._new(asked)
         row = None
         try:

@@ -5,7 +5,7 @@ it when a step is bound by something, and hands it on when it differs from the l
 another head, other tenants, or an amount that moved by a tenth of the limit. In between, the last set stands.
 Sets by reason: SLOTS and STATIC_BATCH slots by tenant; TOKEN_BUDGET (and PREFILL_CAP) tokens of the step by tenant,
 of which prefill; KV_BLOCKS block references by tenant (a block that two share counts for both), what the head lacks, what
-is free and what admission leaves to the running. QUOTA has a set of its own for each who is parked (quotas.py).
+is free and how much of that admission leaves to the running. QUOTA has a set of its own for each who is parked (quotas.py).
 Invariant: amounts of a set are those of one instant, after planning and before the step runs.
 """
 
@@ -127,7 +127,7 @@ class WaitLedger:
                 found = _set(slots, shares)
             case WaitReason.KV_BLOCKS:
                 found = _set(blocks, self._held.blocks)
-                found = found._replace(needed=plan.needed, head=plan.head, free=free, kept=plan.kept)
+                found = found._replace(needed=plan.needed, head=plan.head, free=free, kept=min(plan.kept, free))
             case _:
                 found = self._tokens(plan)
         if not changed and not _news(self._last, found):

@@ -26,7 +26,7 @@ class Blockers(NamedTuple):
     rest     what all other tenants hold
     needed   kv_blocks: free blocks that the head would take; quota: tokens of the request, prompt and max output
     head     kv_blocks: number of the request that is next, 0 when memory ran out for the running
-    free     kv_blocks: blocks that nobody references; kept: so many of them admission leaves to the running
+    free     kv_blocks: blocks that nobody references; kept: so many of them admission leaves to the running, so at most free
     tokens   quota: tokens of what the tenant runs, and max_tokens: tenant_max_tokens (0: off)
     """
 

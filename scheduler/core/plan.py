@@ -30,7 +30,7 @@ class StepPlan:
     context   tokens in the KV cache of the decodes, for a cost model
     events    what planning did: RequestScheduled, RequestPreempted, RequestParked, RequestFinished (time-outs), …
     head      bound by kv_blocks: number of the request that is next; needed: free blocks that it would
-              take; kept: free blocks that admission leaves to the running
+              take; kept: blocks that admission would leave to the running, free or not
     blockers  who holds what the binding constraint is about; None: as in the last step that said so
     The sampling rows of the step are `decodes` in order, then the chunks with `last`, in order.
     """

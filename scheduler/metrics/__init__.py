@@ -33,7 +33,7 @@ from scheduler.metrics.inversions import Inversions, Spell, inversions, spells
 from scheduler.metrics.lives import FINISHED_WELL, Life, lives
 from scheduler.metrics.objectives import attainment, fluidity, meets
 from scheduler.metrics.quantiles import few, jain, ordered_percentiles, percentile, percentiles
-from scheduler.metrics.resampling import interval, quantile_draws, share_draws
+from scheduler.metrics.resampling import interval, quantile_draws, ratio_interval, share_draws
 from scheduler.metrics.slowdown import extremes_ratio, isolated_ms
 from scheduler.metrics.tokens import inter_token, token_times
 from scheduler.metrics.waiting import WAIT_REASONS, QueueDepth, Starvation, depth, little, starvation, waits
@@ -78,6 +78,7 @@ __all__ = [
     "percentiles",
     "quantile_draws",
     "ratio",
+    "ratio_interval",
     "recomputed",
     "relapses",
     "served",

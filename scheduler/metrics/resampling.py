@@ -10,6 +10,7 @@ Invariant: equal values and seed give equal draws, on any machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, isfinite
 from random import Random
 
 from scheduler.metrics.quantiles import percentile
@@ -64,8 +65,25 @@ def interval(base: Sequence[float] | None, other: Sequence[float] | None, level:
     """The interval of `other` - `base` that holds `level` of the paired draws; None where one is undefined."""
     if not base or not other:
         return None
-    differences = sorted(theirs - mine for mine, theirs in zip(base, other, strict=True))
-    tail = 50 * (1 - level)
-    low, high = percentile(differences, tail), percentile(differences, 100 - tail)
+    return _middle([theirs - mine for mine, theirs in zip(base, other, strict=True)], level)
+
+
+def ratio_interval(
+    base: Sequence[float] | None, other: Sequence[float] | None, level: float = LEVEL
+) -> tuple[float, float] | None:
+    """As `interval`, of `other` / `base` - 1, for figures that are never negative: so never below -1.
+
+    A draw of the base that is 0 has no ratio and counts as beyond every other; None where that leaves an end undefined.
+    """
+    if not base or not other:
+        return None
+    low, high = _middle([theirs / mine - 1 if mine > 0 else inf for mine, theirs in zip(base, other, strict=True)], level)
+    return (low, high) if isfinite(low) and isfinite(high) else None
+
+
+def _middle(values: Sequence[float], level: float) -> tuple[float, float]:
+    """The ends between which so much of them lies."""
+    ordered, tail = sorted(values), 50 * (1 - level)
+    low, high = percentile(ordered, tail), percentile(ordered, 100 - tail)
     assert low is not None and high is not None
     return low, high

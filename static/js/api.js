@@ -36,10 +36,16 @@ async function call(method, path, body) {
   }
   if (!response.ok) throw await failure(response);
   if (response.status === 204) return null;
-  const answer = await response.json();
+  const answer = exact(await response.text());
   const missing = method === "GET" ? gone(path.split("?")[0], answer) : [];
   if (missing.length) throw new ApiError(`${goneWords(missing)}: ${path.split("?")[0]}`, response.status, null, "field_gone");
   return answer;
+}
+
+/** JSON with each whole number that a Number would round as text. */
+export function exact(text) {
+  const kept = (found) => (/^-?\d+$/.test(found) && !Number.isSafeInteger(+found) ? `"${found}"` : found);
+  return JSON.parse(/[^.\d]\d{16}/.test(text) ? text.replace(/"(?:[^"\\]+|\\.)*"|[-+.\de]+/gi, kept) : text);
 }
 
 export const get = (path) => call("GET", path);
@@ -60,6 +66,10 @@ export const linked = (settings, stem = "scheduler.") =>
     (found, [name, value]) => ({ ...found, ...(name === "policy_params" ? linked(value, `${stem}${name}.`) : { [stem + name]: value }) }),
     {},
   );
+
+/** What of a run the Load page is to fill in; the bounds that it is judged by are its scenario's and have no field. */
+export const again = ({ scenario, parameters, seed }, settings) =>
+  query({ scenario, ...parameters, slo_ttft_ms: null, slo_tpot_ms: null, seed, ...linked(settings) });
 
 /** POST a streamed chat completion; calls `onText(piece)` as text comes. Resolves to { id, ttftMs, totalMs, pieces }. */
 export async function streamChat(body, { onText, onId, signal }) {

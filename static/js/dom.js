@@ -15,6 +15,9 @@ export function el(tag, props = {}, ...children) {
 export const $ = (selector, within = document) => within.querySelector(selector);
 export const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
+/** What stands between backticks as code. */
+export const coded = (text) => text.split("`").map((part, place) => (place % 2 ? el("code", {}, part) : part));
+
 export function setText(node, text) {
   const value = String(text);
   if (node.textContent !== value) node.textContent = value;
@@ -49,6 +52,14 @@ export function swatch(name, line = false) {
   const node = el("i", { class: line ? "swatch line" : "swatch" });
   node.style.setProperty("background", `var(--${name})`);
   return node;
+}
+
+/** A legend of [property, label, isLine]; rebuilt only when its entries change. */
+export function drawLegend(node, entries) {
+  const key = JSON.stringify(entries);
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  replace(node, ...entries.map(([property, label, line]) => el("span", {}, swatch(property, line), label)));
 }
 
 /** A table from columns [{ label, num, cell(row), title }] and rows. */

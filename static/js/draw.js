@@ -55,11 +55,15 @@ export function createLoop(store) {
   };
 }
 
-/** Calls `draw` once the window has its new size. */
-export function onResize(draw) {
-  let timer = null;
-  addEventListener("resize", () => {
-    clearTimeout(timer);
-    timer = setTimeout(draw, 80);
-  });
+const timers = new Map();
+
+/** A deed put off by name: asking again for one of a name puts it off anew. */
+export function soon(name, wait, deed) {
+  never(name);
+  timers.set(name, setTimeout(deed, wait));
 }
+
+export const never = (name) => clearTimeout(timers.get(name));
+
+/** Calls `draw` once the window has its new size. */
+export const onResize = (draw) => addEventListener("resize", () => soon(draw, 80, draw));

@@ -3,7 +3,7 @@
 // Knows no page; tests hold the list against the server's answers and against what the pages read.
 
 const ID = "[^/]+";
-const RUN = "id name scenario status started ended scheduler settings simulated seed verdict progress stale unlike_default";
+const RUN = "id name scenario status started ended scheduler settings simulated seed verdict progress stale unlike_default verdict_reason bound";
 const REQUEST =
   "id received state finish detail tenant kind run policy top_wait queue_ms ttft_ms tpot_ms e2e_ms prompt_tokens output_tokens preemptions";
 const rows = (list, names) => names.split(" ").map((name) => `${list}[].${name}`);
@@ -12,7 +12,7 @@ const FIELDS = [
   ["/api/runs", [..."items next_before total".split(" "), ...rows("items", RUN)]],
   [
     `/api/runs/${ID}/report`,
-    "run headline verdict verdict_reason simulated reconciliation waits percentiles goodput throughput steps waste interference fairness settings timeline",
+    "run headline verdict verdict_reason simulated reconciliation waits percentiles goodput throughput steps waste interference fairness settings timeline asked",
   ],
   ["/api/compare", "runs metrics waits tenants differing equal warnings split interval"],
   ["/api/requests", [..."items next_cursor total total_exact asked".split(" "), ...rows("items", REQUEST)]],
@@ -41,7 +41,7 @@ const FIELDS = [
     "gauges",
     "engine waiting running preempted preemptions finished blocks_total blocks_free max_num_seqs output_tok_s prefill_tok_s step_ms_p50 budget_used ttft_p50_ms ttft_p95_ms ttft_p99_ms ttft_n itl_p50_ms itl_p95_ms itl_p99_ms itl_n observe_us_step host_late now_ms",
   ],
-  ["steps", "seq step t ms prefill decode budget binding waiting running kv_used preempted by_reason"],
+  ["steps", "seq step t ms prefill decode budget binding waiting running kv_used preempted slots by_reason"],
   ["segments", "id number slot phase t0 t1 tenant reason"],
 ].map(([place, names]) => [new RegExp(`^${place}$`), typeof names === "string" ? names.split(" ") : names]);
 

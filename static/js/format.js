@@ -8,7 +8,7 @@ const FORMATS = [0, 1, 2, 3].map(
 const commas = (value, digits) => FORMATS[digits].format(value); // toLocaleString would make one at each call
 
 export function int(value) {
-  return missing(value) ? NONE : commas(Math.round(value), 0);
+  return missing(value) ? NONE : commas(typeof value === "string" ? BigInt(value) : Math.round(value), 0);
 }
 
 /** Three significant digits, no exponent: 0.123, 4.56, 78.9, 1,234. */

@@ -4,20 +4,9 @@
 export const STEPS_KEPT = 600;
 const BARS_KEPT = 20_000;
 const BAR_AGE_MS = 60_000;
-const STEP_COLUMNS = [
-  "seq",
-  "step",
-  "t",
-  "ms",
-  "prefill",
-  "decode",
-  "budget",
-  "binding",
-  "waiting",
-  "running",
-  "kv_used",
-  "preempted",
-];
+// slots: that were in force; the records do not have them: null
+const STEP_COLUMNS = "seq step t ms prefill decode budget binding waiting running kv_used preempted slots".split(" ");
+const BAR_COLUMNS = "id number slot phase t0 t1 tenant reason".split(" ");
 
 export function emptySteps() {
   return { ...Object.fromEntries(STEP_COLUMNS.map((name) => [name, []])), by_reason: {} };
@@ -148,11 +137,12 @@ export function appendSteps(steps, columns, last) {
   const skip = columns.seq.findIndex((seq) => seq > last);
   if (skip < 0) return;
   const before = steps.seq.length;
-  for (const name of STEP_COLUMNS) append(steps[name], columns[name], skip);
+  const filled = (column, value) => column || new Array(columns.seq.length).fill(value);
+  for (const name of STEP_COLUMNS) append(steps[name], filled(columns[name], null), skip);
   const added = steps.seq.length - before;
   for (const reason of new Set([...Object.keys(steps.by_reason), ...Object.keys(columns.by_reason)])) {
     const column = (steps.by_reason[reason] = steps.by_reason[reason] || new Array(before).fill(0));
-    append(column, columns.by_reason[reason] || new Array(columns.seq.length).fill(0), skip);
+    append(column, filled(columns.by_reason[reason], 0), skip);
   }
   const extra = before + added - STEPS_KEPT;
   if (extra > 0) {
@@ -168,16 +158,8 @@ function append(target, source, skip) {
 /** Bars are keyed by request, phase and start: a later row of the same key closes it. */
 function upsertBars(bars, columns) {
   for (let index = 0; index < columns.number.length; index += 1) {
-    const bar = {
-      id: columns.id[index],
-      number: columns.number[index],
-      slot: columns.slot[index],
-      phase: columns.phase[index],
-      t0: columns.t0[index],
-      t1: columns.t1[index],
-      tenant: columns.tenant[index],
-      reason: columns.reason[index],
-    };
+    const bar = {};
+    for (const name of BAR_COLUMNS) bar[name] = columns[name][index];
     bars.set(`${bar.number}:${bar.phase}:${bar.t0}`, bar);
   }
 }

@@ -13,7 +13,10 @@ def row(name: str, *values: float | None, n: int | None = None, interval: tuple[
     several = len(values)
     return {
         "name": name, "values": list(values), "relative": relative, "n": [n] * several, "few": [False] * several,
-        "interval": [None, *[interval] * (several - 1)], "reading": [None, *["worse" if interval else None] * (several - 1)],
+        "difference": [None if base is None or value is None else value - base for value in values],
+        "interval": [None, *[interval] * (several - 1)],
+        "relative_interval": [None, *[interval and base and tuple(end / base for end in interval)] * (several - 1)],
+        "reading": [None, *["worse" if interval else None] * (several - 1)],
     }  # fmt: skip
 
 
@@ -72,9 +75,20 @@ def test_a_change_comes_with_its_interval_and_n() -> None:
     assert "TTFT p95 100 250 +150 % [+120, +180] % worse" in said
     assert "TTFT p50 40 50 60 +20 %" in said
     assert "TTFT p99 (150) (300) +100 %" in said
-    assert "attainment, % 50 25 -50 % [−60, −40] % worse" in said
     assert "slots 1000 50 % 3000 75 %" in said
     assert "a 4 of 4 / 4 of 9 5 9 +80 %" in said and "b 4 of 0 / 4 of 4 — 8 —" in said
+
+
+def test_shares_differ_in_points() -> None:
+    given = answer()
+    known = {each["name"]: each for each in given["metrics"]}
+    known["goodput.fluid"] |= row("", 0.5, 1.0)
+    known["waste.idle_share"] |= row("", 0.0, 0.07)
+    for name, each in known.items():
+        each["name"] = name
+    said = lines(comparison_text(given))
+    assert "attainment, % 50 25 -25 points [−30, −20] points worse" in said
+    assert "fluid answers, % 50 100 +50 points" in said and "time without a step, % 0 7.000 +7 points" in said
 
 
 def test_each_interval_is_read_in_words_as_on_the_page() -> None:
@@ -105,10 +119,12 @@ def test_five_runs_have_a_letter_each() -> None:
     for each in [*five["metrics"], *five["tenants"]]:
         each |= {
             "values": [1.0] * 5,
+            "difference": [0.0] * 5,
             "relative": [0.0] * 5,
             "n": [4] * 5,
             "few": [False] * 5,
             "interval": [None] * 5,
+            "relative_interval": [None] * 5,
             "reading": [None] * 5,
         }
     five["waits"] = [{"name": "slots", "values": [1.0] * 5, "shares": [1.0] * 5}]

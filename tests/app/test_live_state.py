@@ -65,13 +65,40 @@ def test_a_held_engine_makes_no_tokens_whoever_waits() -> None:
     assert (gauges["output_tok_s"], gauges["prefill_tok_s"]) == (0.0, 0.0)
 
 
-def test_two_readers_at_one_seq_see_the_same_whatever_the_clock_says() -> None:
-    state, engine, _ = busy(requests=8, steps=400)
+def test_two_readers_at_one_seq_see_the_same_whatever_the_clock_says_but_for_latencies_that_are_too_old() -> None:
+    state, _, _ = busy(requests=8, steps=400)
     assert state.fold.idle
-    first = json.dumps(state.snapshot())
+    first = state.snapshot()
     state._now.at += 60_000 * MS  # type: ignore[attr-defined]
-    assert json.dumps(state.snapshot()) == first
+    later = state.snapshot()
+    assert json.dumps(later | {"gauges": {}}) == json.dumps(first | {"gauges": {}})
+    other = {name for name, value in later["gauges"].items() if value != first["gauges"][name]}
+    assert other and all(name.startswith(("ttft_", "itl_")) for name in other)
     assert state.gauges()["output_tok_s"] == 0.0
+
+
+@pytest.mark.parametrize("status", ["up", "paused", "down"])
+def test_latencies_run_out_by_time_also_when_nothing_happens(status: str) -> None:
+    state, engine, _ = busy(requests=8, steps=400)
+    state.engine_status(status)
+    clock: Clock = state._now  # type: ignore[assignment]
+    seen = list[int]()
+    for second in range(40):
+        clock.at = engine.now + second * 1_000 * MS
+        seen.append(state.gauges()["itl_n"])
+    assert seen[0] > 0 == seen[30] and seen == sorted(seen, reverse=True)
+    gauges = state.gauges()
+    assert gauges["ttft_n"] == 0 and gauges["ttft_p95_ms"] is None and gauges["itl_p50_ms"] is None
+
+
+def test_each_step_carries_the_slots_in_force_when_it_ran() -> None:
+    state, engine, _ = busy(steps=3)
+    state.apply(ev.SettingsChanged(*engine.key(), 2, (("max_num_seqs", 4),)))
+    for event in engine.step():
+        state.apply(event)
+    assert state.snapshot()["steps"]["slots"] == [16, 16, 16, 4]
+    frame = state.frame(0)
+    assert frame is not None and frame["steps"]["slots"] == [16, 16, 16, 4]
 
 
 def test_itl_percentiles_are_those_of_every_gap_between_tokens() -> None:
@@ -272,6 +299,16 @@ def test_a_change_of_settings_reaches_server_and_markers() -> None:
     assert state.server["max_num_seqs"] == state.gauges()["max_num_seqs"] == 4
     assert state.server["settings"]["max_num_batched_tokens"] == 256 and state.server["settings_version"] == 2
     assert state.snapshot()["markers"][-1]["text"] == "max_num_seqs 16 → 4"
+
+
+def test_a_marker_says_settings_as_the_pages_do() -> None:
+    state, engine, _ = busy(steps=3)
+    first = (("enable_chunked_prefill", True), ("ttft_slo_ms", None), ("policy_params", {}))
+    state.apply(ev.SettingsChanged(*engine.key(), 2, first))
+    second = (("enable_chunked_prefill", False), ("ttft_slo_ms", 9.5), ("policy_params", {"weight.a": 2}))
+    state.apply(ev.SettingsChanged(*engine.key(), 3, second))
+    said = "enable_chunked_prefill true → false, ttft_slo_ms — → 9.5, policy_params — → weight.a=2"
+    assert state.snapshot()["markers"][-1]["text"] == said
 
 
 def test_a_run_leaves_a_marker_at_its_start_and_its_end() -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -306,3 +307,12 @@ def node_or_skip() -> str:
     if node is None:
         pytest.skip("NO NODE: what is sent of static/js is not checked here")
     return node
+
+
+def test_the_minifier_is_out_of_reach_of_the_terminals_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C reaches a whole group of processes: it would end the child, and be logged as a fault of the texts."""
+    told = (
+        "import json, os, sys; json.load(sys.stdin); print(json.dumps({'texts': {'group': str(os.getpgrp())}, 'faults': {}}))"
+    )
+    monkeypatch.setattr(static_files, "MINIFIER", (sys.executable, "-c", told))
+    assert static_files.minified({"a.js": ""})["group"] != str(os.getpgrp())

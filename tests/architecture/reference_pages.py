@@ -70,8 +70,9 @@ Made from the code (`DOCS=write .venv/bin/python -m pytest tests/architecture/te
 
 COMMANDS_HEAD = """## Commands
 
-`.venv/bin/batchscope COMMAND`. Exit codes: 0 ok, 1 failed, 2 usage. Each command has `--help`, and `--json` where it prints
-data. `--data-dir DIR` names the records; where a live server holds them, the command asks that server, else it reads the
+`.venv/bin/batchscope COMMAND`. Exit codes: 0 ok, 1 failed, 2 usage, 130 interrupted. Each command has `--help`,
+and `--json` where it prints data.
+`--data-dir DIR` names the records; where a live server holds them, the command asks that server, else it reads the
 database. `--url URL` asks another server. `BATCHSCOPE_API_KEY` is the key that commands send to a server that wants one.
 """
 

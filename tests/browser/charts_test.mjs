@@ -4,28 +4,35 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { scaleOf } from "../../static/js/panels/latency_card.js";
-import { fillAreas, points } from "../../static/js/panels/load_areas.js";
-import { markerPlace, tickValues } from "../../static/js/panels/scale.js";
+import { fillAreas, points, slotsSince } from "../../static/js/panels/load_areas.js";
+import { markerPlace, niceStep } from "../../static/js/panels/scale.js";
 import { grouped } from "../../static/js/panels/waiting_table.js";
 import { STEPS_KEPT } from "../../static/js/store.js";
 
 test("areas are summed here, each on those below, and a step has its place from the right edge", () => {
-  const steps = { step: [7, 8], running: [2, 3], by_reason: { slots: [1, 0], kv_blocks: [0, 4], quota: [0, 0] } };
+  const steps = { step: [7, 8], running: [2, 3], slots: [16, 8], by_reason: { slots: [1, 0], kv_blocks: [0, 4], quota: [0, 0] } };
   const sets = [{}, ...["slots", "quota", "kv_blocks"].map((reason) => ({ reason })), { label: "slots" }];
   fillAreas(sets, steps, ["slots", "kv_blocks"]);
   const [running, slots, quota, kv, line] = sets;
   const heights = ({ data }) => data.map(({ y }) => y);
   assert.deepEqual([running, slots, kv].map(heights), [[2, 3], [3, 3], [3, 7]]);
   assert.deepEqual([slots.fill, kv.fill], [0, 1]);
-  assert.deepEqual([quota.hidden, heights(quota), line.data], [true, [], undefined]);
+  assert.deepEqual([quota.hidden, heights(quota)], [true, []]);
+  assert.deepEqual(heights(line), [16, 8], "each step under the limit that was in force when it ran");
   assert.deepEqual(kv.data[1], { x: STEPS_KEPT - 0.5, y: 7, v: 4, step: 8 });
   assert.deepEqual(points(steps, [50, 60], [5, 6])[0], { x: STEPS_KEPT - 1.5, y: 50, v: 5, step: 7 });
 });
 
-test("ticks are round, and reach both ends of a round span", () => {
-  assert.deepEqual(tickValues(0, 100, 4), [0, 50, 100]);
-  assert.deepEqual(tickValues(0, 0.3, 3), [0, 0.1, 0.2, 0.3]);
-  assert.deepEqual(tickValues(412, 598, 4), [450, 500, 550]);
+test("there are as many rows as slots were in force in view, whatever the limit is now", () => {
+  const steps = { t: [1000, 2000, 3000], slots: [256, 16, 8] };
+  assert.equal(slotsSince(steps, 1500, 256), 16);
+  assert.equal(slotsSince(steps, 0, 4), 256);
+  assert.equal(slotsSince(steps, 3001, 4), 4, "no step there: those of now");
+  assert.equal(slotsSince({ t: [1], slots: [null] }, 0, 4), 4, "not known: those of now");
+});
+
+test("a step between ticks is round", () => {
+  assert.deepEqual([[100, 4], [0.29, 3], [186, 4]].map(([span, count]) => niceStep(span, count)), [50, 0.1, 50]);
 });
 
 test("texts of markers meet neither each other nor the edge, and no other line where that can be", () => {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import * as format from "../../static/js/format.js";
+import { placeWords } from "../../static/js/panels/settings_changes.js";
 import { spans } from "../../static/js/panels/waterfall.js";
 import { createStore, initialState, isHole, reduce, STEPS_KEPT, wanted } from "../../static/js/store.js";
 import { phaseWords, reasonWords, sentence } from "../../static/js/words.js";
@@ -21,6 +22,7 @@ const NAMES = [
   "running",
   "kv_used",
   "preempted",
+  "slots",
 ];
 
 function stepColumns(from, count, byReason = {}) {
@@ -76,6 +78,18 @@ function frame(from, to, more = {}) {
 
 const start = (more) => reduce(initialState(), { type: "snapshot", data: snapshot(more) });
 const next = (state, data) => reduce(state, { type: "frame", data });
+
+test("steps from the records, which do not tell the slots, stand beside those that do", () => {
+  const state = { ...start({ steps: stepColumns(11, 2) }), gap: { missed: 5, filled: 0, newest: 12 } };
+  const { slots: _, ...steps } = stepColumns(9, 2);
+  const joined = reduce(state, { type: "older", boot: 1, steps });
+  assert.deepEqual(joined.steps.slots, [null, null, 11, 12]);
+});
+
+test("what a run asked for was changed at its start, also when that was a moment before", () => {
+  for (const at_s of [-1.2, -0.01, 0, 0.04]) assert.equal(placeWords({ name: "peak", at_s }), "peak, at its start");
+  assert.equal(placeWords({ name: "peak", at_s: 12.345 }), "peak, 12.3 s");
+});
 
 test("frames after a snapshot continue it", () => {
   const state = next(next(start(), frame(10, 14)), frame(14, 15));

@@ -70,6 +70,9 @@ def test_runs_are_picked_by_keyboard_and_the_link_shows_the_same_to_whoever_open
     known = {row["name"]: row for row in said["metrics"]}["percentiles.client.ttft_ms.p50"]
     assert known["reading"][1] == "better" and figure(page, "TTFT p50")[4] == "✓ better"
     assert page.locator("#differing summary").inner_text() == f"{len(said['equal'])} equal"
+    low, high = known["relative_interval"][1]
+    assert -1 <= low < high < 0 and figure(page, "TTFT p50")[3] == f"[−{-100 * low:.0f}, −{-100 * high:.0f}] %"
+    assert figure(page, "Attainment, %")[2].endswith(" points") and figure(page, "Attainment, %")[3].endswith("] points")
     waits = page.locator("#waits tbody tr").all_inner_texts()
     assert len(waits) == len(said["waits"]) + 1 and "slots" in waits[0]
     labels = page.locator("canvas").evaluate_all("(all) => all.map((canvas) => canvas.getAttribute('aria-label'))")
@@ -84,7 +87,9 @@ def test_runs_are_picked_by_keyboard_and_the_link_shows_the_same_to_whoever_open
     assert figure(page, "TTFT p50")[4] == "✗ worse"
     page.go_back()
     expect(page.locator("#differing tbody tr", has_text="policy").locator("td").nth(1)).to_have_text("fcfs")
-    page.locator("#figures tr", has=page.get_by_role("rowheader", name="TTFT p95", exact=True)).locator("a").first.click()
+    link = page.locator("#figures tr", has=page.get_by_role("rowheader", name="TTFT p95", exact=True)).locator("a").first
+    assert link.get_attribute("title") == f"{known_p95(said)} ms; the list is by the server’s clock"
+    link.click()
     expect(page).to_have_url(f"{server.url}/requests?run={RUN}&min_ttft_ms={int(known_p95(said))}&sort=-ttft_ms")
 
 

@@ -69,6 +69,38 @@ def test_a_preset_is_a_link_that_shows_what_it_would_change_and_changes_nothing(
     expect(fresh).to_have_url(f"{server.url}/policy")
 
 
+def test_the_chosen_preset_and_what_it_changes_are_marked_and_revert_takes_them_back_with_a_refusal(
+    server: LiveServer, open_page: OpenPage
+) -> None:
+    page = open_page()
+    refusal = {"error": {"message": "not with these", "type": "invalid_request_error", "code": "no", "param": None}}
+    page.route(
+        "**/api/scheduler",
+        lambda route: route.fulfill(status=400, json=refusal) if route.request.method == "PATCH" else route.continue_(),
+    )
+    page.goto(f"{server.url}/policy")
+    page.get_by_role("link", name="static batches").click()
+    marked, edited, note = page.locator("a.tag[aria-current]"), page.locator(".field.edited"), page.locator("#note")
+    expect(marked).to_have_text("static batches")
+    assert edited.locator("[name]").evaluate_all("all => all.map(({ name }) => name)") == [
+        "enable_chunked_prefill",
+        "batching",
+        "allocation",
+    ]
+    page.select_option("select[name=policy]", "vtc")
+    expect(marked).to_have_count(0)
+    page.fill("[name='policy_params.w_output']", "4")
+    expect(edited).to_have_count(5)
+    page.click("#apply")
+    expect(note).to_have_text("not with these")
+    expect(note).to_have_class("error")
+    page.click("#revert")
+    expect(note).to_have_text("")
+    expect(note).to_have_class("mut")
+    expect(edited).to_have_count(0)
+    expect(marked).to_have_count(0)
+
+
 def test_a_preset_of_ones_own_holds_the_whole_form_and_fills_it_again(server: LiveServer, open_page: OpenPage) -> None:
     page = open_page()
     page.goto(f"{server.url}/policy")

@@ -122,7 +122,7 @@ def test_a_step_is_opened_by_click_key_or_link_and_back_closes_it(server: LiveSe
     said = dialog.inner_text()
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    expect(page).to_have_url(re.compile("/timeline$"))
+    expect(page).to_have_url(re.compile(f"/timeline\\?run={RUN}$"))
     fresh = open_page()
     fresh.goto(f"{server.url}/timeline?run={RUN}&step={shown[1]}.{shown[2]}")
     expect(fresh.locator("dialog#step")).to_contain_text("Decode")
@@ -148,10 +148,35 @@ def test_a_request_is_found_by_a_part_of_its_id_and_enter_goes_to_the_next(serve
     for expected in (*alike, alike[0]):
         page.keyboard.press("Enter")
         expect(page.locator("#chosen .facts a")).to_have_text(expected)
+        expect(page.locator("#found")).to_contain_text(re.compile(f"^found: .*{expected[-8:]}$"))
     expect(page).to_have_url(re.compile(f"sel=req:{alike[0]}"))
     page.fill("#find", "nobody")
     page.keyboard.press("Enter")
     expect(page.locator("#chosen .body")).to_contain_text("Request nobody has no bar here.")
+    expect(page.locator("#found")).to_have_text("none found")
+    page.locator("#find").press("End")
+    page.keyboard.type("x")
+    expect(page.locator("#found")).to_have_text("")
+
+
+@pytest.mark.parametrize("deed", ["rows", "zoom", "find"])
+def test_whatever_is_done_on_a_page_opened_without_a_run_its_address_names_the_one_shown(
+    server: LiveServer, open_page: OpenPage, deed: str
+) -> None:
+    page = opened(open_page(), server)
+    assert page.url == f"{server.url}/timeline"
+    if deed == "rows":
+        page.click("[data-rows=tenant]")
+    elif deed == "zoom":
+        page.keyboard.press("d")
+    else:
+        page.fill("#find", "nobody")
+        page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/timeline\\?run={RUN}&"))
+    if deed != "zoom":
+        page.go_back()
+        expect(page).to_have_url(f"{server.url}/timeline")
+        expect(page.locator("#run")).to_have_value(RUN)
 
 
 def test_what_was_changed_is_marked_over_the_steps(server: LiveServer, open_page: OpenPage) -> None:

@@ -40,6 +40,7 @@ def test_after_a_run_the_header_leads_to_its_report_and_that_to_the_same_load(se
     expect(page.locator("#seed")).to_have_value("7")
     expect(page.locator("#scheduler [name=max_num_seqs]")).to_have_value("5")
     expect(page.locator("#scheduler .hint.wide")).to_contain_text("max_model_len, kv_cache_tokens")
+    expect(page.locator("#warning")).to_be_hidden()
 
 
 def test_a_run_is_run_again_with_its_policys_parameters_and_with_what_was_in_effect_then(

@@ -7,6 +7,7 @@ import { percentile, summarise } from "../../static/js/timeline/area.js";
 import { Bars, fromColumns } from "../../static/js/timeline/bars.js";
 import { inkOn, luminance, mix } from "../../static/js/timeline/colour.js";
 import { eachColumn } from "../../static/js/timeline/steps.js";
+import { write } from "../../static/js/timeline/url.js";
 import { View } from "../../static/js/timeline/view.js";
 
 function three() {
@@ -110,4 +111,16 @@ test("labels on bars can be read on every phase in both themes", () => {
       const [low, high] = [luminance(ground), luminance(inkOn(ground))].sort((a, b) => a - b);
       assert.ok((high + 0.05) / (low + 0.05) >= 4.5, ground);
     }
+});
+
+test("an address names the run that is shown, also where the page was opened without one", (t) => {
+  const [kept, pushed] = [{ location: globalThis.location, history: globalThis.history }, []];
+  t.after(() => Object.assign(globalThis, kept));
+  const location = { pathname: "/timeline", search: "" };
+  Object.assign(globalThis, { location, history: { pushState: (...given) => pushed.push(given[2]) } });
+  const state = { run: null, range: null, rows: "slot", sel: "r", phase: null, area: null, marks: [], pins: [] };
+  write(state, true, "run_7");
+  write({ ...state, run: null }, true, "live");
+  write({ ...state, run: "run_3" }, true, "run_7");
+  assert.deepEqual(pushed, ["run_7", "live", "run_3"].map((run) => `/timeline?run=${run}&sel=req:r`));
 });

@@ -37,6 +37,9 @@ def start(*arguments: str, **environ: str) -> tuple[int, str]:
         (["--data-dir", "/proc/nowhere"], {}, "/proc/nowhere"),
         (["--api-key-file", "/nowhere/keys"], {}, "/nowhere/keys"),
         (["--hang-s", "0"], {}, "--hang-s"),
+        (["--runner", "simulated", "--hardware", "abacus"], {}, "unknown hardware 'abacus'"),
+        (["--runner", "simulated", "--hardware", "h100"], {}, "did you mean h100-llama-3.1-8b-tp1-bf16"),
+        (["--policy", "sfj"], {}, "did you mean sjf?"),
         (["--config", "/nowhere/batchscope.toml"], {}, "/nowhere/batchscope.toml"),
         ([], {"BATCHSCOPE_DRAIN": "soon"}, "drain"),
         (["--database-url", "sqlite:////nowhere/records.db"], {}, "/nowhere/records.db"),
@@ -58,7 +61,6 @@ def test_what_cannot_be_started_says_why_in_one_line(
             ["--hardware", "rtx4090-llama3.1-8b-tp1-bf16", "--set", "kv_cache_tokens=65536"],
             "kv_cache_tokens is over the 41408 that fit",
         ),
-        (["--hardware", "abacus"], "unknown hardware 'abacus'"),
     ],
 )
 def test_what_the_engine_refuses_is_said_once_and_nothing_was_said_to_serve(

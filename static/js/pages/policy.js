@@ -1,7 +1,7 @@
 // The policy page: settings as a live form, the hold, the catalog with guarantees, the same as flags of vLLM, what was changed before.
 // An edit is in the address as `scheduler.NAME`, so a link (a preset is one) shows what it would change.
 
-import { $, $$, el, replace, setHidden, setText } from "../dom.js";
+import { $, $$, el, replace, setAttr, setHidden, setText } from "../dom.js";
 import { get, linked, patch, post, query } from "../api.js";
 import { int, ms, percent, sig3, valueText } from "../format.js";
 import { failure, warnOf } from "../panels/failure.js";
@@ -19,6 +19,8 @@ let shown = null;
 let fields = [];
 let params = [];
 let lastVersion = null;
+const came = location.search;
+let filled = null; // what the form held when all that `came` asks for was in it
 let link = Object.fromEntries(new URLSearchParams(location.search)); // what it asks for, until the form is there
 const drawPresets = createViews($("#presets"), whole, (text) => location.assign(text), "preset", "policy-presets");
 
@@ -50,6 +52,7 @@ function fill() {
   const own = Object.fromEntries(asked.filter(([name]) => name.startsWith(OWN)).map(([name, text]) => [name.slice(OWN.length), text]));
   const lost = asked.filter(([name, text]) => !name.startsWith(OWN) && !put(name.replace(STEM, ""), text));
   buildParams(own);
+  filled = whole();
   const known = Object.assign({}, ...params.map(([, one]) => one.read()));
   warnOf([...lost.map(([name, text]) => `${name}=${text}`), ...Object.keys(own).filter((name) => !(name in known))]);
 }
@@ -78,17 +81,24 @@ function buildParams(given = {}) {
   const policy = shown.policies.find((each) => each.name === current());
   const values = policy && policy.name === shown.settings.policy ? shown.settings.policy_params : {};
   for (const [, one] of params) one.node.remove();
-  params = (policy ? policy.params : []).map((spec) => [spec, paramField(spec, values, { given })]);
+  const said = (one) => JSON.stringify(one.read());
+  params = (policy ? policy.params : []).map((spec) => {
+    const [one, before] = [paramField(spec, values, { given }), said(paramField(spec, values))];
+    return [spec, one, () => said(one) !== before];
+  });
   fields.find(([spec]) => spec.name === "policy")[1].node.after(...params.map(([, one]) => one.node));
   diff();
 }
 
+/** Whether a field holds another value than is in effect. */
+function differs([{ name }, one]) {
+  const value = one.read();
+  return value !== undefined && value !== shown.settings[name];
+}
+
 function changes() {
-  const found = {};
-  for (const [spec, one] of fields) {
-    const value = one.read();
-    if (spec.live && value !== undefined && value !== shown.settings[spec.name]) found[spec.name] = value;
-  }
+  const live = fields.filter((each) => each[0].live && differs(each));
+  const found = Object.fromEntries(live.map(([spec, one]) => [spec.name, one.read()]));
   const wanted = Object.assign({}, ...params.map(([, one]) => one.read()));
   for (const [spec] of params) if (wanted[spec.name] === spec.default) delete wanted[spec.name];
   const before = shown.settings.policy_params || {};
@@ -99,10 +109,7 @@ function changes() {
 
 /** What is wanted of settings that the server reads at its start, as flags. */
 const wanted = () =>
-  fields
-    .map(([spec, one]) => [spec, one.read()])
-    .filter(([spec, value]) => !spec.live && value !== undefined && value !== shown.settings[spec.name])
-    .map(([spec, value]) => `--set ${spec.name}=${value}`);
+  fields.filter((each) => !each[0].live && differs(each)).map(([spec, one]) => `--set ${spec.name}=${one.read()}`);
 
 const edited = () => Object.keys(changes()).length + wanted().length > 0;
 
@@ -118,6 +125,8 @@ function diff() {
   $("#apply").disabled = found.length === 0;
   $("#revert").disabled = !edited();
   if (Object.keys(link).length) return; // it is still to be filled in
+  for (const each of [...fields, ...params]) each[1].node.classList.toggle("edited", (each[2] || differs)(each));
+  for (const chip of $$("a.tag")) setAttr(chip, "aria-current", chip.search === came && whole() === filled ? "true" : null);
   history.replaceState(null, "", location.pathname + query(linked(changes())));
   drawPresets();
 }
@@ -183,17 +192,19 @@ function flags() {
   setText($("#lacks"), `vLLM lacks: ${shown.vllm.lacks.join(", ")}.`);
 }
 
+function say(text, refused = false) {
+  setText($("#note"), text);
+  setAttr($("#note"), "class", refused ? "error" : "mut");
+}
+
 async function act(call, done) {
-  setText($("#note"), "…");
+  say("…");
   try {
     shown = await call();
     build();
-    setText($("#note"), done);
+    say(done);
   } catch (error) {
-    setText(
-      $("#note"),
-      error.status === 409 ? `${error.message} — somebody changed the settings meanwhile: reload to see them.` : error.message,
-    );
+    say(error.status === 409 ? `${error.message} — somebody changed the settings meanwhile: reload to see them.` : error.message, true);
   }
 }
 
@@ -214,7 +225,7 @@ $("#form").addEventListener("submit", (event) => {
   event.preventDefault();
   act(() => patch("/api/scheduler", { ...changes(), version: shown.version }), "applied");
 });
-$("#revert").addEventListener("click", build);
+$("#revert").addEventListener("click", () => (say(""), build()));
 for (const [button, text] of [["#copy", "#flags"], ["#copy-command", "#command"]])
   $(button).addEventListener("click", () =>
     navigator.clipboard.writeText($(text).textContent).catch(() => getSelection().selectAllChildren($(text))),

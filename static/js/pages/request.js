@@ -1,11 +1,10 @@
 // One request: its lifecycle on a bar, where its time went, its steps and events. Asked again each second until it has ended.
 
-import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
+import { $, drawLegend, el, replace, setAttr, setHidden, setText } from "../dom.js";
 import { onResize } from "../draw.js";
 import { get, query } from "../api.js";
 import { int, ms, plural, requestUrl, when } from "../format.js";
 import { onKey } from "../keys.js";
-import { drawLegend } from "../panels/legend.js";
 import { eventsTable, facts, ledger, matesTable, SLICES_SHOWN, slicesTable } from "../panels/request_tables.js";
 import { followSteps, openStep } from "../panels/step_card.js";
 import { createTokenGaps } from "../panels/token_gaps.js";

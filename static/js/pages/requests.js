@@ -7,10 +7,9 @@ import { onKey } from "../keys.js";
 import { drawFacets } from "../panels/facets.js";
 import { failure } from "../panels/failure.js";
 import { chosen, COLUMNS } from "../panels/request_columns.js";
-import { drawLacking } from "../panels/lacking.js";
 import { createNewcomers } from "../panels/newcomers.js";
 import { createViews } from "../panels/saved_views.js";
-import { drawSearchHelp } from "../panels/search_help.js";
+import { drawLacking, drawSearchHelp } from "../panels/search_help.js";
 import { createSpread } from "../panels/spread.js";
 import { startShell } from "../shell.js";
 import { onTheme } from "../theme.js";
@@ -131,12 +130,15 @@ function drawLinks(params) {
   };
 }
 
-async function drawSet(filters, turn) {
+async function drawSet(filters, turn, exact) {
   const measure = MEASURES[url().measure] ? url().measure : "ttft_ms";
   $("#measure").value = measure;
   for (const [path, draw, node] of [
     [`/api/requests/facets${query(filters)}`, (answer) => drawFacets($("#facets"), answer.facets, asked, link), $("#facets")],
-    [`/api/requests/spread${query({ ...filters, measure })}`, (answer) => spread.show(answer, `No request of these has a ${MEASURES[measure]}.`), $("#nospread")],
+    [`/api/requests/spread${query({ ...filters, measure })}`, (answer) => {
+      spread.show(answer, `No request of these has a ${MEASURES[measure]}.`);
+      if (!exact && !answer.timed_out) setText($("#total"), plural(answer.percentiles.n + answer.undefined, "request"));
+    }, $("#nospread")],
   ]) {
     try {
       const answer = await get(path);
@@ -186,7 +188,7 @@ async function show() {
   drawPager(page, params);
   const first = !params.cursor && (!params.sort || params.sort === "-received");
   if (!("since" in asked || "until" in asked)) newcomers.measure(without(params, PLACE), first ? page.items[0] || null : undefined);
-  await drawSet(without(params, PLACE), turn);
+  await drawSet(without(params, PLACE), turn, page.total_exact);
 }
 
 function drawColumns(columns) {

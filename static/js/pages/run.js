@@ -1,7 +1,7 @@
 // The report of one run; while the run goes on, its progress and the report of what is recorded so far.
 
-import { $, el, replace, setAttr, setHidden, setText } from "../dom.js";
-import { get, linked, query } from "../api.js";
+import { $, coded, el, replace, setAttr, setHidden, setText } from "../dom.js";
+import { again, get } from "../api.js";
 import { when, zone } from "../format.js";
 import { drawComputing } from "../panels/computing.js";
 import { failure } from "../panels/failure.js";
@@ -45,7 +45,7 @@ function show() {
   if (!$("#again").hidden) offerAgain(report);
   replace(
     $("#head"),
-    el("p", { class: "headline" }, report.headline),
+    el("p", { class: "headline" }, ...coded(report.headline)),
     report.verdict_reason && !live && !report.headline.includes(report.verdict_reason)
       ? el("p", { class: "mut" }, report.verdict_reason)
       : null,
@@ -69,8 +69,8 @@ function show() {
 }
 
 /** The Load page with what this run was asked, and with what was in effect and is not now. */
-async function offerAgain({ run: { scenario, parameters, seed, scheduler }, settings }) {
-  const link = (own) => setAttr($("#again"), "href", `/load${query({ scenario, ...parameters, seed, ...linked({ ...own, ...scheduler }) })}`);
+async function offerAgain({ run, settings }) {
+  const link = (own) => setAttr($("#again"), "href", `/load${again(run, { ...own, ...run.scheduler })}`);
   link({});
   const now = await get("/api/scheduler").catch(() => null); // it is a way on, not the report: without it, what was asked is enough
   if (now === null) return;

@@ -6,7 +6,7 @@ import { int, ms, NONE, plural } from "../format.js";
 import { failure } from "../panels/failure.js";
 import { startShell } from "../shell.js";
 
-const FIRST = "SELECT tenant, count(*) AS requests, round(avg(ttft_ms), 1) AS mean_ttft_ms, sum(preemptions) AS preemptions\nFROM requests\nGROUP BY tenant\nORDER BY requests DESC";
+const FIRST = "SELECT tenant, count(*) AS requests, avg(ttft_ms) AS mean_ttft_ms\nFROM requests\nGROUP BY tenant";
 const WHY = { rows: "the first 1,000 rows: there are more", size: "cut off at 4 MiB: there is more" };
 let turns = 0;
 
@@ -27,7 +27,7 @@ function drawResult({ columns, rows, truncated, elapsed_ms }) {
   }
   const shown = columns.map((label, index) => ({
     label,
-    num: rows.every((row) => row[index] === null || typeof row[index] === "number"),
+    num: rows.every((row) => row[index] === null || typeof row[index] === "number" || /^-?\d{16,19}$/.test(row[index])),
     cell: (row) => (label === "id" && typeof row[index] === "string" && row[index].startsWith("req_") ? el("a", { class: "mono", href: `/requests/${encodeURIComponent(row[index])}` }, row[index]) : cell(row[index])),
   }));
   replace($("#result"), table(shown, rows));

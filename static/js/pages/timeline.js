@@ -1,6 +1,7 @@
 // The timeline page: its state is in the URL, its data in `page`; deeds change them, paint draws them, once a frame.
 
 import { $, $$, setAttr, setHidden, setStyle, setText } from "../dom.js";
+import { never, soon } from "../draw.js";
 import { int } from "../format.js";
 import { asTable } from "../panels/as_table.js";
 import { hover } from "../panels/canvas.js";
@@ -12,7 +13,6 @@ import { createDeeds } from "../timeline/deeds.js";
 import { keys, pointer } from "../timeline/hands.js";
 import { createPage } from "../timeline/page.js";
 import { fillPicker, showDrawing, showElsewhere, showFailure, showLoading, showNothing } from "../timeline/messages.js";
-import { never, soon } from "../timeline/later.js";
 import { order, paint } from "../timeline/paint.js";
 import {
   barTip,
@@ -33,8 +33,9 @@ const SETTLE_MS = 200;
 const AROUND_S = 1; // to either side of the step that a link asks for
 const { store } = startShell();
 const page = createPage($("#bands canvas"), $("#bars canvas"));
-Object.assign(page, { arrange: () => order(page), point, say: (text) => setText($("#announce"), text) });
-const deeds = createDeeds(page, { changed, committed, openStep });
+const saying = (place) => (text) => setText($(place), text);
+Object.assign(page, { arrange: () => order(page), point, say: saying("#announce"), found: saying("#found") });
+const deeds = createDeeds(page, { changed, committed, openStep: (...step) => (note(false), openStep(...step)) });
 const drawTable = asTable($("#chart"), { state: page }, TABLE, tableRows);
 
 let asked = false;
@@ -74,15 +75,18 @@ function point(t) {
   if (t !== null) setStyle(line, "transform", `translateX(${Math.round(page.view.x(t))}px)`);
 }
 
+/** Whoever is sent the address sees this run, and not the newest of that day. */
+const note = (step) => write(page.state, step, page.id);
+
 function changed() {
   draw();
-  soon("url", SETTLE_MS, () => write(page.state, false));
+  soon("url", SETTLE_MS, () => note(false));
   if (page.records && page.records.truncated) soon("detail", SETTLE_MS, loadDetail);
 }
 
 function committed() {
   never("url");
-  write(page.state, true);
+  note(true);
   draw();
 }
 
@@ -136,7 +140,7 @@ async function open(quiet = false) {
     const changes = await loadChanges(run, records.start);
     if (turn !== page.turn) return;
     fillPicker(runs, id, LIVE);
-    Object.assign(page, { run, steps, changes, error: null });
+    Object.assign(page, { id, run, steps, changes, error: null });
     begin(records, view);
   } catch (error) {
     if (turn !== page.turn) return;
@@ -222,6 +226,7 @@ function wire() {
   for (const button of $$("[data-rows]"))
     button.addEventListener("click", () => change({ rows: button.dataset.rows, pins: [] }));
   $("#find").addEventListener("keydown", ({ key, target }) => key === "Enter" && page.records && deeds.find(target.value.trim()));
+  $("#find").addEventListener("input", () => page.found(""));
   addEventListener("popstate", () => returnTo(read()));
   addEventListener("resize", draw);
   onTheme(draw);
@@ -230,12 +235,13 @@ function wire() {
 
 function change(differences) {
   Object.assign(page.state, differences);
-  write(page.state, true);
+  note(true);
   open();
 }
 
 /** The browser went back or forth. */
 function returnTo(state) {
+  state.run ||= page.state.run;
   const other = state.run !== page.state.run || state.rows !== page.state.rows;
   Object.assign(page.state, state);
   if (other || page.records === null) return open();

@@ -95,7 +95,7 @@ export function drawMarkers(context, markers, top, bottom, left = 0) {
 }
 
 /** Shows `text` beside the pointer within `plot`; null hides it. */
-export function showTip(tip, plot, x, y, text) {
+function showTip(tip, plot, x, y, text) {
   setHidden(tip, text === null);
   if (text === null) return;
   setText(tip, text);

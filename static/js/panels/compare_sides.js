@@ -12,12 +12,12 @@ import { verdictTag } from "./verdict.js";
 export const urlOf = ({ runs, split = null, tail = false }) =>
   `/compare${query({ runs: runs.join(","), split, tail: tail ? 1 : null }).replaceAll("%2C", ",")}`;
 
-export const runUrl = (id) => `/runs/${encodeURIComponent(id)}`;
+const runUrl = (id) => `/runs/${encodeURIComponent(id)}`;
 
 const worded = (settings) => Object.entries(linked(settings, "")).map(([name, value]) => `${name}=${valueText(value)}`);
 
 /** What tells a run from its like. */
-export function runWords(run) {
+function runWords(run) {
   const policy = run.settings && run.settings.policy;
   const verdict = run.verdict && run.verdict.replace("_", " ");
   const said = [when(run.started || run.created), policy, ...worded(run.scheduler || {}), verdict, run.simulated && "simulated"];

@@ -25,7 +25,7 @@ export function warnings({ runs, split, warnings: list }) {
   return el(
     "ul",
     { class: "warnings" },
-    ...list.map((text) => el("li", {}, el("b", { "aria-hidden": "true" }, "⚠ "), named(text).replace(/ is \w+$/, (said) => said.replaceAll("_", " ")))),
+    ...list.map((text) => el("li", {}, el("b", { "aria-hidden": "true" }, "⚠ "), named(text))),
   );
 }
 
@@ -120,6 +120,7 @@ export function figures({ runs, metrics }) {
         times: 1,
         formula,
         filters: key && ((value) => beyond(key, value)),
+        note: name.startsWith("client") ? "; the list is by the server’s clock" : "",
       }))
       .filter(({ row }) => row && row.values.some((value) => value !== null)),
   );
@@ -136,7 +137,7 @@ const beyond = (key, value) => ({ [`min_${key}`]: Math.floor(value), sort: `-${k
 
 export function tenants({ runs, tenants: list }) {
   const rows = list.map((row) => ({
-    row: { ...row, n: row.n.map((n) => n || 0) },
+    row,
     label: row.name,
     unit: "ms",
     times: 1,
@@ -152,8 +153,8 @@ function figureTable(sides, first, rows) {
     const index = place + 1;
     heads.push(
       el("th", { class: "num", scope: "col" }, sideName(sides, index)),
-      th(`Δ to A`, true, "relative to A; the difference itself in the tooltip"),
-      th("95 % interval", true, "of Δ, in % of A"),
+      th("Δ to A", true, "relative to A, of shares in points; exact in the tooltip"),
+      th("95 % interval", true, "of Δ"),
       th("Reading"),
     );
   });
@@ -164,15 +165,15 @@ function figureTable(sides, first, rows) {
   );
 }
 
-function figureRow(sides, { row, label, unit, times, formula = null, filters, count = null }) {
+function figureRow(sides, { row, label, unit, times, formula = null, filters, count = null, note = "" }) {
   const cells = sides.flatMap((side, index) => {
     const value = row.values[index];
-    const mine = [valueCell(side, row, index, times, unit, filters)];
+    const mine = [valueCell(side, row, index, times, unit, filters, note)];
     return index
       ? [
           ...mine,
-          changeCell(row, index, times, unit, value),
-          intervalCell(row.interval[index], row.values[0]),
+          changeCell(row, index, times, unit),
+          intervalCell(row, index, times),
           readingCell(row.reading[index]),
         ]
       : mine;
@@ -180,34 +181,38 @@ function figureRow(sides, { row, label, unit, times, formula = null, filters, co
   return el("tr", {}, rowHead(label, formula), ...cells, el("td", { class: "num mut" }, count || countText(row.n)));
 }
 
-function valueCell(side, row, index, times, unit, filters) {
+function valueCell(side, row, index, times, unit, filters, note) {
   const value = row.values[index];
   if (value === null) return el("td", { class: "num mut" }, NONE);
   const few = row.few[index];
   const title = `${value * times}${unit && ` ${unit}`}${few ? ", few samples" : ""}`;
-  const text = sig3(value * times);
+  const text = /^fairness.*(over|inverted)$/.test(row.name) ? int(value) : sig3(value * times);
   return el(
     "td",
     { class: few ? "num few" : "num", title },
-    filters ? el("a", { href: listOf(side, filters(value)) }, text) : text,
+    filters ? el("a", { href: listOf(side, filters(value)), title: title + note }, text) : text,
   );
 }
 
 const signed = (value, text) => (value > 0 ? `+${text}` : value < 0 ? `−${text}` : text);
+const shareText = (value) => signed(value, percent(Math.abs(value)));
+/** Shares differ in points, all else in % of A. */
+const unitOf = (times) => (times > 1 ? "points" : "%");
 
-function changeCell(row, index, times, unit, value) {
-  const [difference, relative] = [row.difference[index], row.relative[index]];
+function changeCell(row, index, times, unit) {
+  const difference = row.difference[index];
+  const change = times > 1 ? difference : row.relative[index];
   const exact = difference === null ? null : `${signed(difference, String(Math.abs(difference * times)))}${unit && ` ${unit}`}`;
   return el(
     "td",
     { class: "num", title: exact },
-    value === null || relative === null ? NONE : `${signed(relative, percent(Math.abs(relative)))} %`,
+    change === null ? NONE : `${shareText(change)} ${unitOf(times)}`,
   );
 }
 
-function intervalCell(bounds, base) {
-  const share = (value) => signed(value, percent(Math.abs(value / base)));
-  const text = bounds && base ? `[${bounds.map(share).join(", ")}] %` : NONE;
+function intervalCell(row, index, times) {
+  const bounds = row[times > 1 ? "interval" : "relative_interval"][index];
+  const text = bounds ? `[${bounds.map(shareText).join(", ")}] ${unitOf(times)}` : NONE;
   return el("td", { class: bounds ? "num" : "num mut", title: bounds ? null : "a figure of the whole run: no interval" }, text);
 }
 

@@ -16,7 +16,7 @@ const UNITS = [
 const NAMES = { request_events: "events", client_requests: "lines of load generators" };
 
 /** Bytes by powers of 1000, as the commands write them: 812 B, 3.40 MB. */
-export function bytes(count) {
+function bytes(count) {
   if (count === null || count === undefined) return NONE;
   const [size, unit] = UNITS.find(([least]) => count >= least) || [1, "B"];
   return `${sig3(count / size)} ${unit}`;

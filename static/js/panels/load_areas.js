@@ -8,12 +8,17 @@ export function points({ step }, heights, values = heights) {
   return heights.map((y, i) => ({ x: first + i, y, v: values[i], step: step[i] }));
 }
 
-/** Running and, each on the sum of those below, the reasons that are `present`; the others are hidden. */
+/** The most slots that any step since `from` (ms) had, `otherwise` where there was none. */
+export const slotsSince = ({ t, slots }, from, otherwise) =>
+  slots.reduce((most, count, i) => (t[i] < from ? most : Math.max(most, count)), 0) || otherwise;
+
+/** Running and, each on the sum of those below, the reasons that are `present`; the others are hidden. The line of the slots. */
 export function fillAreas([running, ...others], steps, present) {
   let sum = steps.running;
   running.data = points(steps, sum);
   let below = 0;
   others.forEach((dataset, index) => {
+    if (dataset.label === "slots") dataset.data = points(steps, steps.slots);
     if (!dataset.reason) return;
     dataset.hidden = !present.includes(dataset.reason);
     dataset.data = [];

@@ -1,8 +1,8 @@
 // Load by wait reason over the last 600 steps: running, on top of it who waits, by reason (areas summed here, never stacked by
-// Chart.js, whose stacks leak), the slots as the line of what can run at once, and KV blocks in use on the right axis.
+// Chart.js, whose stacks leak), the slots of each step as the line of what could run at once, and KV blocks in use on the right axis.
 // New arrays on every update. It shares its edges with the strip above, and a step has the same place on both.
 
-import { $, setAttr } from "../dom.js";
+import { $, drawLegend, setAttr } from "../dom.js";
 import { int, plural } from "../format.js";
 import { STEPS_KEPT } from "../store.js";
 import { palette } from "../theme.js";
@@ -10,7 +10,6 @@ import { REASONS, SHORT } from "../words.js";
 import { asTable } from "./as_table.js";
 import { FONT, LEFT, RIGHT } from "./canvas.js";
 import { createChart } from "./chart.js";
-import { drawLegend } from "./legend.js";
 import { fillAreas, points } from "./load_areas.js";
 import { drawMarks, lastRows, MARKED, shareSteps } from "./strip.js";
 
@@ -39,7 +38,7 @@ function datasets() {
   const area = { ...LINE, borderWidth: 0 };
   const areas = REASONS.map((reason) => ({ ...area, label: `waiting: ${SHORT[reason]}`, reason, colour: `r-${reason}` }));
   const above = { ...LINE, order: -1 };
-  const slots = { ...above, label: "slots", borderDash: [5, 4], colour: "fg" };
+  const slots = { ...above, label: "slots", borderDash: [5, 4], stepped: "middle", colour: "fg" };
   return [running, ...areas, slots, { ...above, label: "KV blocks in use", yAxisID: "kv", colour: "kv" }];
 }
 
@@ -80,13 +79,11 @@ const OPTIONS = {
 function draw(card, chart, sets, state) {
   const { steps, gauges } = state;
   const total = gauges && gauges.blocks_total;
-  const slots = gauges && gauges.max_num_seqs;
   const present = REASONS.filter((reason) => steps.by_reason[reason] && steps.by_reason[reason].some((count) => count > 0));
   chart.draw(({ data }) => {
     data.datasets = sets;
     fillAreas(sets, steps, present);
-    const [most, kv] = sets.slice(-2);
-    most.data = slots ? points(steps, steps.step.map(() => slots)) : [];
+    const kv = sets.at(-1);
     kv.data = total ? points(steps, steps.kv_used.map((used) => (100 * used) / total), steps.kv_used) : [];
     paint(sets);
   });

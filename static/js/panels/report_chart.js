@@ -1,13 +1,12 @@
 // The timeline of a report: requests sent and answered a second, mean waiting and running, and where the load was changed by hand.
 // x: seconds since the run began.
 
-import { $, setAttr } from "../dom.js";
+import { $, drawLegend, setAttr } from "../dom.js";
 import { int, sig3 } from "../format.js";
 import { palette } from "../theme.js";
 import { asTable, ROWS } from "./as_table.js";
 import { drawMarkers } from "./canvas.js";
 import { createChart } from "./chart.js";
-import { drawLegend } from "./legend.js";
 
 const LINES = [
   ["sent", "sent a second", "prefill", "y"],

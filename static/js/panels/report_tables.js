@@ -1,10 +1,9 @@
 // The tables of a report. Every figure that stands for requests leads to the filter that lists them. Pure: data in, nodes out.
 
 import { query } from "../api.js";
-import { breakable, el, table } from "../dom.js";
+import { breakable, el, swatch, table } from "../dom.js";
 import { int, ms, NONE, percent, percents, plural, sig3, valueText } from "../format.js";
 import { REASONS, SHORT } from "../words.js";
-import { hbars } from "./hbars.js";
 
 export const listUrl = (run, filters = {}) => `/requests${query({ run, ...filters })}`;
 
@@ -161,6 +160,23 @@ export function waits(run, found) {
   ];
 }
 
+/** Bars of shares. rows: { label, share 0..1, property, figure, href }. */
+function hbars(rows) {
+  const nodes = rows.flatMap((row) => {
+    const fill = el("i");
+    fill.style.setProperty("width", `${100 * row.share}%`);
+    fill.style.setProperty("background", `var(--${row.property})`);
+    const name = el(
+      "span",
+      { class: "reason" },
+      swatch(row.property),
+      row.href ? el("a", { href: row.href }, row.label) : row.label,
+    );
+    return [name, el("div", { class: "track" }, fill), el("span", { class: "figure" }, row.figure)];
+  });
+  return el("div", { class: "hbars" }, ...nodes);
+}
+
 function cachedWords({ cached_tokens: cached, prompt_tokens: prompt }) {
   if (cached === null || !prompt) return NONE;
   return `${percent(cached / prompt)} % of the prompt tokens; the prompts begin with a nonce of the run, so the cache starts cold`;
@@ -231,8 +247,7 @@ function preemptionWords(found, waste) {
   return `${int(found.preemptions)} · ${rate} · ${percent(waste.recomputed_share)} % of the tokens were computed twice`;
 }
 
-export function whatWasRun({ run, settings }) {
-  const own = Object.keys(run.scheduler || {});
+export function whatWasRun({ run, settings, asked }) {
   const mono = (text) => el("code", {}, ...breakable(text));
   return [
     factsGrid([
@@ -240,10 +255,9 @@ export function whatWasRun({ run, settings }) {
       ["Seed", int(run.seed)],
       ["Target", run.target || NONE],
       ["Processes", int(run.processes)],
-      ...Object.entries(run.parameters || {}).map(([name, value]) => [mono(name), valueText(value)]),
-      ...Object.entries(settings).map(([name, value]) => [
+      ...[run.parameters || {}, settings].flatMap(Object.entries).map(([name, value]) => [
         mono(name),
-        own.includes(name) ? el("b", { title: "set for this run" }, `${valueText(value)} *`) : valueText(value),
+        name in asked ? el("b", {}, `${valueText(value)} *`) : valueText(value),
       ]),
     ]),
   ];

@@ -3,6 +3,7 @@
 import { linked } from "../api.js";
 import { el, table } from "../dom.js";
 import { clock, int, NONE, when, zone } from "../format.js";
+import { SHORT } from "../words.js";
 import { verdictTag } from "./verdict.js";
 
 const took = (run) => (run.started && run.ended ? (Date.parse(run.ended) - Date.parse(run.started)) / 1000 : null);
@@ -46,12 +47,13 @@ const COLUMNS = [
       el(
         "span",
         { class: "row" },
-        verdictTag(run.verdict),
+        run.bound && `bound by ${SHORT[run.bound]}`,
+        verdictTag(run.verdict, run.verdict_reason),
         run.stale ? warn("stale", "rows of it have come or gone since; its report counts anew") : null,
       ),
   },
   { label: "Policy", sort: "policy", value: policyOf, cell: (run) => policyOf(run) || NONE },
-  { label: "Not as by default", class: "wrap", cell: (run) => el("span", { class: "mono" }, unlike(run) || NONE) },
+  { label: "What was set", title: "for the run, then at its server", class: "wrap", cell: (run) => el("span", { class: "mono" }, unlike(run) || NONE) },
   { label: "Took", num: true, sort: "took", value: took, cell: (run) => clock(took(run)) },
   ...["sent", "ok", "failed", "refused"].map((name) => ({
     label: name[0].toUpperCase() + name.slice(1),

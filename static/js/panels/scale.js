@@ -9,14 +9,6 @@ export function niceStep(span, count) {
   return power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
 }
 
-/** Values for about `count` ticks from `min` to `max`. */
-export function tickValues(min, max, count) {
-  const step = niceStep(max - min || 1, count);
-  const found = [];
-  for (let n = Math.ceil(min / step); n * step <= max * (1 + 1e-9); n += 1) found.push(Number((n * step).toPrecision(12)));
-  return found;
-}
-
 /**
  * Where a text `wide` stands beside its line at `x`: right of it or left, in the first row in which it meets no text and, if
  * possible, no other line. { left, right, row }, or null where there is no room.

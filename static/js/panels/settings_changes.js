@@ -13,10 +13,13 @@ const TRIES = 6;
 export const changeWords = (changes) =>
   changes.map(({ name, from, to }) => `${name} ${valueText(from)} → ${valueText(to)}`).join(", ");
 
+/** Whose settings a run's own are, was decided a moment before it was made. */
+export const placeWords = ({ name, at_s: t }) => `${name}, ${t < 0.05 ? "at its start" : `${t.toFixed(1)} s`}`;
+
 function place({ run }) {
   if (run === null) return NONE;
   const href = `/timeline${query({ run: run.id, from: run.at_s - AROUND_S, to: run.at_s + AROUND_S })}`;
-  return el("a", { href, title: "Its place on the timeline" }, `${run.name}, ${run.at_s.toFixed(1)} s`);
+  return el("a", { href, title: "Its place on the timeline" }, placeWords(run));
 }
 
 const COLUMNS = [

@@ -1,6 +1,6 @@
 // Fields made from a table of settings or parameters: typed inputs with range, unit and help. Sends nothing.
 
-import { breakable, el, replace } from "../dom.js";
+import { breakable, coded, el, replace } from "../dom.js";
 import { valueText } from "../format.js";
 
 const PARAMS = "policy_params.";
@@ -14,7 +14,7 @@ export function field(spec, value, { optional = false, restart = false } = {}) {
   const head = el("span", {}, el("b", {}, ...breakable(spec.name)), restart ? " · restart" : "");
   const hint = [spec.help, range].filter(Boolean).join(" · ");
   return {
-    node: el("label", { class: restart ? "field restart" : "field" }, head, input, el("span", { class: "hint" }, hint)),
+    node: el("label", { class: restart ? "field restart" : "field" }, head, input, el("span", { class: "hint" }, ...coded(hint))),
     input,
     read: () => read(input, spec),
   };

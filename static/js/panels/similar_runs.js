@@ -3,7 +3,7 @@
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 /** How alike two runs are: what was asked of the server weighs more than when. */
-export function likeness(run, other) {
+function likeness(run, other) {
   return (
     (run.scenario === other.scenario ? 8 : 0) +
     (same(run.parameters, other.parameters) ? 4 : 0) +

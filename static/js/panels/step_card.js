@@ -37,7 +37,7 @@ function notPicked(step) {
 }
 
 /** Rows [label, nodes] of a step. */
-export function stepRows(step) {
+function stepRows(step) {
   const unused = step.token_budget - step.prefill_tokens - step.decode_tokens;
   const spent = `${int(step.prefill_tokens)} prefill, ${int(step.decode_tokens)} decode`;
   const chunk = (one) => `${plural(one.tokens, "token")}${one.emitted ? ", then its next token" : ""}`;

@@ -2,7 +2,7 @@
 // Pixel-aligned fillRect on an own canvas: the last 600 steps cost about half a millisecond.
 
 import { query } from "../api.js";
-import { $, setAttr, setText } from "../dom.js";
+import { $, drawLegend, setAttr, setText } from "../dom.js";
 import { int, plural, sig3 } from "../format.js";
 import { RUN_LIVE } from "../shell.js";
 import { STEPS_KEPT } from "../store.js";
@@ -12,7 +12,6 @@ import { asTable } from "./as_table.js";
 import { drawMarkers, fit, hover, LEFT, RIGHT } from "./canvas.js";
 import { niceStep } from "./scale.js";
 import { shareCursor } from "./cursor.js";
-import { drawLegend } from "./legend.js";
 
 const BOTTOM = 20;
 const TOP = 6;
@@ -55,7 +54,7 @@ function indexAt(steps, x, width) {
 }
 
 /** x of step `index` of `count`, the newest at the right edge. */
-export function stepX(index, count, width) {
+function stepX(index, count, width) {
   const first = STEPS_KEPT - count;
   return Math.round(LEFT + ((first + index) * (width - LEFT - RIGHT)) / STEPS_KEPT);
 }
@@ -165,7 +164,7 @@ function numbers(context, steps, width, height) {
 }
 
 /** Before which step a marker at `t` ms falls, their count for one right after the newest; null when it is outside. */
-export function markAt(steps, t) {
+function markAt(steps, t) {
   const count = steps.seq.length;
   const index = steps.t.findIndex((end) => end >= t);
   if (index < 0) return count && t - steps.t[count - 1] < 2000 ? count : null;

@@ -1,14 +1,14 @@
 // Batch timeline: a row a slot, prefill and decode as bars, preemptions hatched and marked ▶; the queue as a density strip on
 // top. Open bars are drawn to now: without that a live view looks as if the load were draining. Own canvas, own hit test.
 
-import { $, $$, setAttr, setStyle, setText } from "../dom.js";
+import { $, $$, drawLegend, setAttr, setStyle, setText } from "../dom.js";
 import { int, ms, plural, requestUrl, secondsOf } from "../format.js";
 import { palette } from "../theme.js";
 import { asTable } from "./as_table.js";
 import { drawMarkers, fit, hatch, hover, LEFT, triangle } from "./canvas.js";
 import { niceStep } from "./scale.js";
 import { shareCursor } from "./cursor.js";
-import { drawLegend } from "./legend.js";
+import { slotsSince } from "./load_areas.js";
 
 const STRIP = 40; // height of the density strip, its gap included
 const BOTTOM = 20;
@@ -107,7 +107,7 @@ function layOut(view, state) {
   const span = SPANS.find((seconds) => seconds * 1000 >= view.to - first) || 60;
   view.from = view.to - Math.min(span, view.window) * 1000;
   view.bars = bars.filter((bar) => bar.t1 === null || bar.t1 >= view.from);
-  view.slots = view.bars.reduce((most, bar) => Math.max(most, bar.slot + 1), state.gauges.max_num_seqs || 1);
+  view.slots = view.bars.reduce((most, bar) => Math.max(most, bar.slot + 1), slotsSince(state.steps, view.from, state.gauges.max_num_seqs || 1));
   view.rowHeight = Math.max(1.5, Math.min(20, 340 / view.slots));
   view.rows = Array.from({ length: view.slots }, () => []);
   for (const bar of view.bars) if (bar.slot >= 0) view.rows[bar.slot].push(bar);

@@ -96,7 +96,7 @@ function paint(canvas, bars, gaps) {
 }
 
 /** "400 prefill tokens: 256 of …req (tenant b), …": who made the step longer. */
-export function causeNodes(gap) {
+function causeNodes(gap) {
   const nodes = [];
   if (gap.steps > 1) nodes.push(`it spans ${plural(gap.steps, "step")}: it had no token in those between. `);
   else if (gap.ms > 1.5 * gap.step_ms) nodes.push(`the step took ${ms(gap.step_ms)} of it, the rest was between the steps. `);

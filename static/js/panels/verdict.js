@@ -14,8 +14,8 @@ const MEANS = {
   rejected: "it was refused",
 };
 
-export const verdictTag = (verdict) =>
-  verdict ? el("span", { class: "tag", "data-tone": VERDICT[verdict] }, verdict.replace("_", " ")) : NONE;
+export const verdictTag = (verdict, title) =>
+  verdict ? el("span", { class: "tag", "data-tone": VERDICT[verdict], title }, verdict.replace("_", " ")) : NONE;
 
 export function outcomeTag(request) {
   if (request.state !== "finished") return el("span", { class: "tag" }, request.state);

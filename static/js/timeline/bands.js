@@ -51,7 +51,7 @@ export function drawOverview(context, steps, view) {
 const largest = (column, least) => column.reduce((top, value) => Math.max(top, value), least);
 
 /** x of a second on the overview's own axis. */
-export const overviewX = (view) => (t) => view.left + ((t - view.first) * view.plot) / (view.last - view.first);
+const overviewX = (view) => (t) => view.left + ((t - view.first) * view.plot) / (view.last - view.first);
 export const overviewT = (view, x) => view.first + ((x - view.left) * (view.last - view.first)) / view.plot;
 
 /** Pixels of the brush's edges. */

@@ -1,7 +1,7 @@
 // What keys and pointer do to the page's state. Each deed changes state and view, then says how: changed (draw, note the place
 // in the URL in a moment) or committed (a place that the browser's Back returns to). Knows no network.
 
-import { requestOf } from "../format.js";
+import { requestOf, shortId } from "../format.js";
 import { OVERVIEW } from "./bands.js";
 import { label } from "./gantt.js";
 import { firstStep } from "./steps.js";
@@ -109,7 +109,11 @@ export function createDeeds(page, { changed, committed, openStep }) {
       const own = page.chosen < 0 ? "" : requestOf(bars.id[page.chosen]);
       const at = (i) => (page.chosen + 1 + i) % bars.count;
       for (let i = 0; i < bars.count; i += 1)
-        if (bars.slot[at(i)] >= 0 && bars.id[at(i)].includes(text) && (i === bars.count - 1 || requestOf(bars.id[at(i)]) !== own)) return reveal(at(i));
+        if (bars.slot[at(i)] >= 0 && bars.id[at(i)].includes(text) && (i === bars.count - 1 || requestOf(bars.id[at(i)]) !== own)) {
+          page.found(`found: ${shortId(requestOf(bars.id[at(i)]))}`);
+          return reveal(at(i));
+        }
+      page.found("none found");
       choose(-1);
       state.sel = text; // the card says that it has no bar
       return committed();

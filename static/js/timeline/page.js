@@ -8,6 +8,7 @@ export function createPage(bandsCanvas, barsCanvas) {
   return {
     state: read(),
     run: null, // a row of /api/runs; null: the engine, whoever asks it
+    id: null, // of what is shown: a run's, or "live"
     records: null, // null while there is nothing to draw
     steps: noSteps(),
     changes: [], // { t, text }: of the settings and of the load

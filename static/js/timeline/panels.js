@@ -1,9 +1,8 @@
 // The two cards under the drawing, the head line, tips and the table: figures in words. Draws no pixel.
 
-import { $, el, replace, setText } from "../dom.js";
+import { $, drawLegend, el, replace, setText } from "../dom.js";
 import { int, ms, NONE, percent, plural, requestOf, requestUrl, sig3, when } from "../format.js";
 import { query } from "../api.js";
-import { drawLegend } from "../panels/legend.js";
 import { REASONS, SHORT } from "../words.js";
 import { summarise } from "./area.js";
 import { PHASES } from "./bars.js";
@@ -16,7 +15,7 @@ const facts = (entries) =>
   el("dl", { class: "facts" }, ...entries.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 /** The wall clock at a second of the axis; of a simulated run there is none. */
-export function wallText(page, t) {
+function wallText(page, t) {
   if (!page.records || page.records.start === null || (page.run && page.run.simulated)) return "";
   return when(new Date(page.records.start + t * 1000).toISOString());
 }
@@ -40,6 +39,13 @@ export function noteText(page, merged) {
   return said.join(" · ");
 }
 
+/** How a bar ended, where that is more than the next phase. */
+function outcome(bars, i) {
+  if (bars.isOpen(i)) return "still going";
+  if (bars.reason[i]) return `finished: ${bars.reason[i]}`;
+  return bars.evicted(i) && "preempted";
+}
+
 export function drawChosenCard(page) {
   const body = $("#chosen .body");
   const { bars } = page.records;
@@ -61,13 +67,6 @@ export function drawChosenCard(page) {
     return;
   }
   const end = bars.end(i, page.now);
-  const outcome = bars.isOpen(i)
-    ? "still going"
-    : bars.reason[i]
-      ? `finished: ${bars.reason[i]}`
-      : bars.evicted(i)
-        ? "preempted"
-        : PHASES[bars.phase[bars.after[i]]] || NONE;
   replace(
     body,
     facts([
@@ -77,7 +76,7 @@ export function drawChosenCard(page) {
       ["From", second(bars.t0[i])],
       ["Slot", bars.slot[i] < 0 ? NONE : int(bars.slot[i])],
       ["Tenant", bars.tenant[i]],
-      ["Then", outcome],
+      ["Then", outcome(bars, i) || PHASES[bars.phase[bars.after[i]]] || NONE],
     ]),
   );
 }
@@ -114,18 +113,12 @@ function arrivals(page, [from, to], text) {
 export function barTip(page, i) {
   const { bars } = page.records;
   const slot = bars.slot[i] < 0 ? "" : ` · slot ${bars.slot[i]}`;
-  const outcome = bars.isOpen(i)
-    ? "still going"
-    : bars.reason[i]
-      ? `then finished: ${bars.reason[i]}`
-      : bars.evicted(i)
-        ? "then preempted"
-        : "";
+  const then = outcome(bars, i);
   const lines = [
     requestOf(bars.id[i]),
     `tenant ${bars.tenant[i]}${slot}`,
     `${PHASES[bars.phase[i]]} ${seconds(bars.end(i, page.now) - bars.t0[i])}, from ${second(bars.t0[i])}`,
-    outcome,
+    then && !bars.isOpen(i) ? `then ${then}` : then,
   ];
   return [...lines, wallText(page, bars.t0[i])].filter(Boolean).join("\n");
 }
@@ -161,17 +154,9 @@ export function tableRows(page) {
   const rows = [];
   for (const i of bars.within(page.view.from, page.view.to, page.now)) {
     if (rows.length === 50) break;
-    const lasted = bars.end(i, page.now) - bars.t0[i];
-    rows.push({
-      id: bars.id[i],
-      tenant: bars.tenant[i],
-      slot: bars.slot[i],
-      phase: PHASES[bars.phase[i]],
-      t0: bars.t0[i],
-      lasted,
-      open: bars.isOpen(i),
-      reason: bars.reason[i],
-    });
+    const row = { phase: PHASES[bars.phase[i]], lasted: bars.end(i, page.now) - bars.t0[i], open: bars.isOpen(i) };
+    for (const name of ["id", "tenant", "slot", "t0", "reason"]) row[name] = bars[name][i];
+    rows.push(row);
   }
   return rows;
 }

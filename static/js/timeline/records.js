@@ -7,8 +7,8 @@ import { RUN_LIVE } from "../shell.js";
 import { fromColumns } from "./bars.js";
 
 export const LIVE = "live"; // in place of a run's id: the engine, whoever asks it
-export const MAX_BARS = 20_000;
-export const MAX_STEPS = 50_000;
+const MAX_BARS = 20_000;
+const MAX_STEPS = 50_000;
 const MINUTE_MS = 60_000;
 const COLUMNS = ["boot", "seq", "step", "prefill", "decode", "budget", "running", "binding", "waiting", "kv_used", "ms"];
 

@@ -30,8 +30,9 @@ export function read() {
   };
 }
 
-/** Put the state into the URL; `step`: a place to come back to with the browser's Back. */
-export function write(state, step) {
+/** Put the state into the URL; `step`: a place to come back to with the browser's Back; `shown`: the run where no link named one. */
+export function write(state, step, shown) {
+  state.run ||= shown;
   const precise = (value) => String(Math.round(value * 1e6) / 1e6); // µs: no step changes sides on its way through a link
   const params = new URLSearchParams();
   if (state.run) params.set("run", state.run);

@@ -14,6 +14,10 @@ from records import Records
 
 from app.api import errors
 from app.api.reports import reports
+from app.api.requests import requests_api
+from app.api.run_answers import attached
+from app.api.runs import runs
+from app.report_file.page import report_html
 from app.summaries import Summaries, SummaryFailed
 
 
@@ -29,18 +33,24 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    records = Records(tmp_path / "records.sqlite3")
-    play_run(records)
-    yield Reader(records)
-    records.close()
+def records(tmp_path: Path) -> Iterator[Records]:
+    made = Records(tmp_path / "records.sqlite3")
+    play_run(made)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def reader(records: Records) -> Reader:
+    return Reader(records)
 
 
 @pytest.fixture
 def client(reader: Reader) -> FlaskClient:
     app = Flask(__name__)
     app.extensions["batchscope"] = reader
-    app.register_blueprint(reports)
+    for blueprint in (reports, requests_api, runs):
+        app.register_blueprint(blueprint)
     errors.register(app)
     return app.test_client()
 
@@ -63,6 +73,28 @@ def test_the_file_is_one_attachment(client: FlaskClient) -> None:
     assert answer.content_type == "text/html; charset=utf-8" and answer.data.startswith(b"<!doctype html>")
     assert answer.headers["Content-Disposition"] == 'attachment; filename="report-one.html"'
     assert client.get("/api/runs/nobody/report.html").status_code == 404
+
+
+def test_in_the_file_code_is_an_element(client: FlaskClient) -> None:
+    made = client.get("/api/runs/one/report").get_json()
+    page = report_html(made | {"headline": "slots; `batchscope simulate --run <r>` needs no pace"}).decode()
+    assert "slots; <code>batchscope simulate --run &lt;r&gt;</code> needs no pace</p>" in page
+
+
+def test_a_report_says_what_was_set_for_its_run(client: FlaskClient, records: Records) -> None:
+    records.sql("UPDATE runs SET parameters = '{\"rate\": 3}', scenario = NULL, scheduler = '{\"max_num_seqs\": 2}'")
+    assert client.get("/api/runs/one/report").get_json()["asked"] == {"rate": 3, "max_num_seqs": 2}
+
+
+def test_a_runs_files_are_named_after_it(client: FlaskClient) -> None:
+    paths = ("/api/runs/one/bundle", "/api/export/trace.json?run=one")
+    named = [client.get(path).headers["Content-Disposition"] for path in paths]
+    assert named == [f'attachment; filename="{name}"' for name in ("one.batchscope-run.gz", "trace-one.json")]
+
+
+def test_a_file_is_named_after_its_run_in_letters_that_every_file_system_takes() -> None:
+    assert attached("run_01x.batchscope-run.gz") == {"Content-Disposition": 'attachment; filename="run_01x.batchscope-run.gz"'}
+    assert attached('a"/\\é\nb.json') == {"Content-Disposition": 'attachment; filename="ab.json"'}
 
 
 class Busy:

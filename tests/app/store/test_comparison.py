@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from records import WALL, Records, make_row, only_sqlite
 
-from app.store import client_rows, runs
+from app.store import client_rows, reports, runs
 from app.store.runs import NewRun
 
 REQUESTS = 60
 
 
-def add_run(records: Records, id: str, *, slower_ms: float = 0.0, tenants: str = "ab", **fields: Any) -> None:
-    """A run whose requests took 40 to 99 ms to the first token, and 20 more to the last of 3."""
+def add_run(
+    records: Records, id: str, *, slower_ms: float = 0.0, tenants: str = "ab", requests: int = REQUESTS, **fields: Any
+) -> None:
+    """A run whose requests took 40 ms to the first token, each 1 more than the one before, and 20 more to the last of 3."""
     records.job(partial(runs.create, run=NewRun(id, WALL - 1, started_wall=WALL - 1, scenario="steady", seed=1, **fields)))
     lines = []
-    for n in range(REQUESTS):
+    for n in range(requests):
         records.accept(make_row(f"{id}-{n}", n, run=id, client_request_id=f"c-{n}", tenant=tenants[n % len(tenants)]))
         sent, ttft = 10.0 * n, 40.0 + n + slower_ms
         given = {
@@ -35,6 +37,12 @@ def add_run(records: Records, id: str, *, slower_ms: float = 0.0, tenants: str =
     records.job(partial(runs.change, run_id=id, status="finished", ended_wall=WALL + 10**12))
 
 
+def limit(monkeypatch: pytest.MonkeyPatch, id: str) -> None:
+    """The host of that run was late."""
+    known = {id: ("host_limited", "the host was late")}
+    monkeypatch.setattr(reports, "verdict", lambda found, **_: known.get(found["run"]["id"], ("valid", None)))
+
+
 def metric(found: dict[str, Any], name: str) -> dict[str, Any]:
     return next(row for row in found["metrics"] if row["name"] == name)
 
@@ -49,6 +57,41 @@ def test_a_real_difference_lies_outside_of_what_chance_makes(records: Records) -
     assert 0 < low < 50 < high < 100
     assert metric(found, "percentiles.client.ttft_ms.p99")["few"] == [True, True]
     assert found["differing"] == [{"name": "policy", "of": "settings", "values": ["fcfs", "vtc"]}] and found["warnings"] == []
+
+
+def test_the_interval_of_a_change_is_of_ratios_and_is_what_is_read(records: Records) -> None:
+    add_run(records, "one", settings={"policy": "fcfs"}, slower_ms=50)
+    add_run(records, "two", settings={"policy": "vtc"})
+    row = metric(records.queries.compare(["one", "two"]), "percentiles.client.ttft_ms.p50")
+    assert row["relative"][1] == pytest.approx(-50 / 119.5) and row["relative_interval"][0] is None
+    low, high = row["relative_interval"][1]
+    assert -1 < low < row["relative"][1] < high < 0
+    assert row["interval"][1][0] / 119.5 != pytest.approx(low, rel=1e-3)
+
+
+@only_sqlite
+def test_a_repeat_is_said_to_be_one_and_read_in_nothing(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    for id in ("one", "two"):
+        add_run(records, id, slower_ms=500 if id == "two" else 0, requests=120)
+    limit(monkeypatch, "two")
+    found = records.queries.compare(["one", "two"])
+    assert found["differing"] == [] and {word for row in found["metrics"] + found["tenants"] for word in row["reading"]} == {
+        None
+    }
+    assert found["sentence"].startswith("A and B are repeats of one run: this is how far repeats differ, most in ")
+    assert found["sentence"].endswith("; the host limited B")
+
+
+@only_sqlite
+def test_a_judgement_holds_within_the_runs_at_hand_and_says_whose_host_was_late(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for id, policy in (("one", "fcfs"), ("two", "vtc")):
+        add_run(records, id, settings={"policy": policy}, slower_ms=500 if id == "two" else 0, requests=120)
+    limit(monkeypatch, "one")
+    found = records.queries.compare(["one", "two"])
+    assert found["sentence"].startswith("B is worse: TTFT from due p95 ×")
+    assert "sure within these two runs; the host limited A)" in found["sentence"]
 
 
 @only_sqlite

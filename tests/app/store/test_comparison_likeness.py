@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.store.comparison_likeness import offered, settings, warnings
+import pytest
+
+from app.store.comparison_likeness import offered, repeats, settings, warnings
 
 
 def report(id: str, **changes: Any) -> dict[str, Any]:
@@ -47,6 +49,21 @@ def test_a_setting_that_differs_is_what_is_compared_and_no_warning() -> None:
         {"name": "seats", "of": "settings", "values": [None, 2]},
     ]
     assert said(*pair) == []
+
+
+def test_a_run_of_which_nothing_differs_from_the_first_repeats_it_whatever_a_third_was_asked() -> None:
+    three = [report("1"), report("2", verdict="host_limited"), report("3", settings={"policy": "sjf"})]
+    assert repeats(three, [[], [], []], settings(three)[0]) == {1}
+    assert repeats(three[:2], [[], []], []) == {1}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_was_changed_while_it_went_on_is_no_repeat(place: int) -> None:
+    pair = [report("1"), report("2")]
+    changed = [[{"at_s": 3.0}] if each == place else [] for each in (0, 1)]
+    assert repeats(pair, changed, []) == set()
+    pair[place]["run"]["rate_changed"] = "rate × 2 at 31.4 s"
+    assert repeats(pair, [[], []], []) == set()
 
 
 def test_seed_model_version_verdict_and_a_change_in_mid_run_are_warned_of() -> None:

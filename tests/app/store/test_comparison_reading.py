@@ -33,5 +33,10 @@ def test_of_too_few_on_either_side_nothing_is_read(n: list[int | None]) -> None:
     assert reading(TIME, n, [None, (-5.0, -1.0)])["reading"] == [None, "too_few"]
 
 
+def test_a_run_that_is_the_base_again_is_read_in_nothing_and_the_others_are() -> None:
+    bounds = (-5.0, -1.0)
+    assert reading(TIME, [ENOUGH] * 3, [None, bounds, bounds], {1})["reading"] == [None, None, "better"]
+
+
 def test_less_time_and_more_good_answers_are_better() -> None:
     assert [reading(name, [1], [None])["better"] for name in (TIME, SHARE)] == ["lower", "higher"]

@@ -14,7 +14,7 @@ from app.store.errors import QueryError
 from app.store.reconcile import mismatch
 from app.store.reports import Slo
 from app.store.runs import NewRun
-from app.store.verdict import headline
+from app.store.verdict import bound_by, headline
 from scheduler.core.events import RequestFinished
 from scheduler.core.request import FinishReason
 from scheduler.metrics import percentile
@@ -145,9 +145,9 @@ def test_a_limited_run_says_its_cause_first_and_then_how_far_it_holds(records: R
     cause = "100 % of the waiting was for slots; try max_num_seqs 4"
     late = "100.0 % of the simulated steps ended late on this host, by 2.0 % of all step time"
     assert (report["verdict_reason"], report["steps"]["host_late_time"]) == (late, pytest.approx(0.02, rel=1e-3))
-    assert report["headline"] == f"{cause}; host limited: {late} (the cause holds, latencies are too long by about as much)"
+    assert report["headline"] == f"{cause}; host limited: steps 2.0 % late, latencies too long by about as much"
     records.sql("UPDATE steps SET host_late_ns = (ended_at - started_at) / 2")
-    assert records.queries.report("one")["headline"].endswith("`batchscope simulate --run` needs no host's pace)")
+    assert records.queries.report("one")["headline"].endswith("; `batchscope simulate --run one` needs no host's pace")
     records.sql("UPDATE runs SET generator_cpu_high = TRUE")
     assert records.queries.report("one")["headline"].startswith(
         f"{cause}; generator limited: the load generator's core was full ("
@@ -162,6 +162,12 @@ def test_what_a_run_is_told_to_try_fits_its_hardware(records: Records) -> None:
     assert records.queries.report("one")["headline"].endswith(
         f"for KV blocks; try {INSTEAD}: the 41408 tokens of KV cache are all that fit"
     )
+
+
+def test_what_bound_is_what_the_first_line_names_and_nothing_where_only_steps_were_waited_for() -> None:
+    assert bound_by({}) is None and bound_by({"step": {"ms": 9.0, "share": 1.0}}) is None
+    assert bound_by({"step": {"ms": 9.0, "share": 0.9}, "slots": {"ms": 1.0, "share": 0.1}}) == "slots"
+    assert bound_by({"quota": {"ms": 9.0, "share": 0.9}, "slots": {"ms": 1.0, "share": 0.1}}) == "quota"
 
 
 def test_a_run_under_way_has_no_verdict_yet(records: Records) -> None:

@@ -76,6 +76,16 @@ def test_a_run_whose_rows_are_no_longer_those_of_its_report_is_marked(records: R
     assert {run["id"] for run in records.queries.runs()["items"] if run["stale"]} == {"cut", "lost"}
 
 
+def test_a_list_says_what_bound_each_run(records: Records) -> None:
+    for id, verdict in (("limited", "host_limited"), ("broken", "invalid")):
+        new(records, id, status="finished")
+        waits = {"slots": {"ms": 5.0, "share": 1.0, "requests": 2}}
+        records.job(partial(runs.change, run_id=id, verdict=verdict, report={"waits": waits, "reconciliation": {}}))
+    new(records, "unjudged", status="failed")
+    bound = {run["id"]: run["bound"] for run in records.queries.runs()["items"]}
+    assert bound == {"limited": "slots", "broken": None, "unjudged": None}, "of an invalid run nothing holds"
+
+
 def test_the_active_run_is_the_one_that_has_not_ended(records: Records) -> None:
     new(records, "a", status="finished")
     assert records.queries.ask(runs.active) is None

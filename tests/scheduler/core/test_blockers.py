@@ -71,6 +71,19 @@ def test_kv_blocks_say_what_the_head_lacks_and_what_is_free() -> None:
     assert found.needed > found.free - found.kept
 
 
+def test_no_more_blocks_are_told_as_kept_than_are_free() -> None:
+    """Once blocks ran out, admission would leave room for all who run, which may be more than there is."""
+    here = Bench(make_scheduler(blocks=16, block_size=4, max_num_batched_tokens=128, max_num_seqs=8))
+    here.add(*[make_request(prompt=12, max_tokens=60) for _ in range(8)])
+    wanted = 0
+    for _ in range(60):
+        plan = here.step()
+        wanted = max(wanted, plan.kept - here.scheduler.pool.free)
+    found = told(here, WaitReason.KV_BLOCKS)
+    assert wanted > 0, "admission never wanted to leave more than is free"
+    assert all(0 <= each.kept <= each.free for each in found) and any(each.kept for each in found)
+
+
 def test_references_beyond_the_blocks_in_use_are_those_that_requests_share() -> None:
     """What is said beside the holders is made of the set alone: references less what is in use."""
     here = Bench(make_scheduler(blocks=20, block_size=4, max_num_batched_tokens=128, watermark=0.1, enable_prefix_caching=True))
@@ -140,7 +153,10 @@ def truth(here: Bench, plan: StepPlan) -> Blockers:
     elif plan.binding is WaitReason.KV_BLOCKS:
         for r in runs:
             held[r.tenant] += len(r.blocks)
-        limit, fields = pool.total, {"needed": plan.needed, "head": plan.head, "free": pool.free, "kept": plan.kept}
+        limit, fields = (
+            pool.total,
+            {"needed": plan.needed, "head": plan.head, "free": pool.free, "kept": min(plan.kept, pool.free)},
+        )
     else:
         for chunk in plan.chunks:
             prefill[chunk.request.tenant] += chunk.tokens

@@ -224,6 +224,8 @@ class Life(RuleBasedStateMachine):
         assert plan.running == core.running and sum(plan.waiting_by_reason) == core.waiting
         assert (plan.binding is WaitReason.STEP) == (core.waiting == core.parked), (plan.binding, core.waiting, core.parked)
         assert plan.context == sum(len(request.tokens) for request in plan.decodes)
+        told = plan.blockers
+        assert told is None or told.kept <= told.free <= self.pool.total, f"{told.kept} of {told.free} free blocks are kept"
         for chunk in plan.chunks:
             assert chunk.tokens > 0 and len(chunk.request.blocks) * self.pool.size >= chunk.start + chunk.tokens
 

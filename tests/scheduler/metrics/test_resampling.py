@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from scheduler.metrics import interval, percentile, quantile_draws, share_draws
+from scheduler.metrics import interval, percentile, quantile_draws, ratio_interval, share_draws
 
 _chance = random.Random(3)
 SAMPLE = sorted(_chance.expovariate(1) for _ in range(60))
@@ -45,3 +45,21 @@ def test_the_interval_holds_the_true_difference_about_as_often_as_it_says() -> N
         assert found is not None
         held += found[0] <= 1 <= found[1]
     assert 88 <= held <= 100
+
+
+def test_a_change_is_never_below_minus_one_however_the_base_came_out() -> None:
+    chance = random.Random(5)
+    wide = sorted(chance.expovariate(1) for _ in range(40))
+    base, other = quantile_draws(wide, 50, "a"), quantile_draws([0.01 * each for each in wide], 50, "b")
+    assert base is not None and other is not None
+    low, high = interval(base, other) or (0, 0)
+    assert low / (percentile(wide, 50) or 1) < -1, "the case is no case"
+    found = ratio_interval(base, other)
+    assert found is not None and -1 <= found[0] < -0.99 < found[1] < -0.97
+    assert ratio_interval([2.0] * 50, [3.0] * 50) == (0.5, 0.5)
+
+
+def test_a_draw_of_nothing_has_no_ratio_and_counts_as_beyond_every_other() -> None:
+    assert ratio_interval(None, [1.0]) is ratio_interval([1.0], []) is None
+    assert ratio_interval([0.0] * 100, [1.0] * 100) is ratio_interval([1.0] * 96 + [0.0] * 4, [1.0] * 100) is None
+    assert ratio_interval([1.0] * 98 + [0.0] * 2, [2.0] * 100) == (1.0, 1.0)

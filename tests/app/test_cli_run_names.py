@@ -1,0 +1,74 @@
+"""A run that is named on the command line: one that is not there is said to be so, one that goes on can be stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main, requests, runs
+from app.store.errors import QueryError
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Records:
+    """Knows `run_empty`, which has no requests, and no other run."""
+
+    def requests(self, filters: dict[str, str]) -> dict[str, Any]:
+        return {"items": [], "total": 0, "total_exact": True, "next_cursor": None}
+
+    def run(self, run: str) -> dict[str, Any]:
+        if run != "run_empty":
+            raise QueryError(f"there is no run {run!r}", "run")
+        return {"id": run}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--format", "csv"]])
+def test_requests_of_a_run_that_is_not_there_are_an_error(
+    form: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(requests, "records", lambda *_: Records())
+    assert main(["requests", "--run", "run_nope", *form]) == 1
+    said = capsys.readouterr()
+    assert "run_nope" in said.err and said.out == ""
+    assert main(["requests", "--run", "run_empty", *form]) == 0
+
+
+class Loads:
+    """A server whose runs are in the state `status`."""
+
+    def __init__(self, status: str) -> None:
+        self.status = status
+        self.asked: list[tuple[str, Any]] = []
+
+    def post(self, path: str, body: Any) -> dict[str, Any]:
+        self.asked.append((path, body))
+        return {"status": self.status}
+
+
+@pytest.mark.parametrize(("words", "now"), [([], False), (["--now"], True)])
+def test_a_run_that_goes_on_can_be_stopped(
+    words: list[str], now: bool, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    server = Loads("draining")
+    monkeypatch.setattr(runs, "named_or_holding", lambda *_: server)
+    assert main(["runs", "stop", "run/a", *words]) == 0
+    assert server.asked == [("/api/runs/run%2Fa/stop", {"now": now})]
+    assert "asked run run/a to stop" in capsys.readouterr().out
+
+
+def test_stopping_a_run_that_has_ended_says_that_it_has(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(runs, "named_or_holding", lambda *_: Loads("finished"))
+    assert main(["runs", "stop", "run_a"]) == 0
+    assert "has ended already" in capsys.readouterr().out
+
+
+def test_a_load_of_a_place_where_nobody_answers_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["load", "tutorial", "--url", "http://127.0.0.1:9"]) == 1
+    assert "wrote no rows" in capsys.readouterr().err and os.listdir(tmp_path) == []
