@@ -20,7 +20,6 @@ const PLACE = ["sort", "limit", "cursor"];
 let fields = null;
 let asked = {}; // the filters in force, as the server understood them
 let shows = 0;
-
 startShell();
 const spread = createSpread($("#spread"), (measure, from, to) => band(measure, from, to));
 const newcomers = createNewcomers();

@@ -14,17 +14,8 @@ import { keys, pointer } from "../timeline/hands.js";
 import { createPage } from "../timeline/page.js";
 import { fillPicker, showDrawing, showElsewhere, showFailure, showLoading, showNothing } from "../timeline/messages.js";
 import { order, paint } from "../timeline/paint.js";
-import {
-  barTip,
-  drawAreaCard,
-  drawChosenCard,
-  drawKey,
-  headText,
-  noteText,
-  stepTip,
-  TABLE,
-  tableRows,
-} from "../timeline/panels.js";
+import { barTip, drawAreaCard, drawChosenCard, drawKey, headText, noteText, stepTip } from "../timeline/panels.js";
+import { TABLE, tableRows } from "../timeline/panels.js";
 import { extent, isLive, listRuns, LIVE, load, loadChanges, loadSteps, newest, noSteps, present, renewed } from "../timeline/records.js";
 import { read, write } from "../timeline/url.js";
 
