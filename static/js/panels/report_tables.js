@@ -19,11 +19,8 @@ export function factsTable(rows) {
 }
 
 function factsGrid(rows) {
-  return el(
-    "dl",
-    { class: "facts-grid" },
-    ...rows.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
-  );
+  const pairs = rows.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  return el("dl", { class: "facts-grid" }, ...pairs);
 }
 
 // ---- reconciliation
@@ -41,12 +38,7 @@ export function reconciliation(run, found) {
     { name: "sent", note: "by the load generator", value: found.sent },
     ...SENT.map(([name, note]) => ({ name: `${name === "ok" ? "=" : "+"} ${name}`, note, value: found[name] })),
     { name: "server rows", note: "requests in the records", value: found.server_rows, href: listUrl(run) },
-    {
-      name: "difference",
-      note: "server rows − requests that reached it",
-      value: found.difference,
-      bad: Boolean(found.difference),
-    },
+    { name: "difference", note: "server rows − requests that reached it", value: found.difference, bad: Boolean(found.difference) },
   ];
   const count = (row) =>
     row.href
@@ -79,13 +71,8 @@ export function reconciliation(run, found) {
 
 function named(words, list, count) {
   const shown = list.slice(0, 20);
-  const items = shown.map((item) =>
-    el(
-      "li",
-      { class: "mono" },
-      typeof item === "string" ? item : `${item.id}: ${item.status}${item.error ? ` · ${item.error}` : ""}`,
-    ),
-  );
+  const told = (item) => (typeof item === "string" ? item : `${item.id}: ${item.status}${item.error ? ` · ${item.error}` : ""}`);
+  const items = shown.map((item) => el("li", { class: "mono" }, told(item)));
   const rest = count > shown.length ? el("p", { class: "hint" }, `showing ${int(shown.length)} of ${int(count)}`) : null;
   return el("details", {}, el("summary", {}, `${plural(count, "request")} ${words}`), el("ul", {}, ...items), rest);
 }
@@ -166,12 +153,8 @@ function hbars(rows) {
     const fill = el("i");
     fill.style.setProperty("width", `${100 * row.share}%`);
     fill.style.setProperty("background", `var(--${row.property})`);
-    const name = el(
-      "span",
-      { class: "reason" },
-      swatch(row.property),
-      row.href ? el("a", { href: row.href }, row.label) : row.label,
-    );
+    const label = row.href ? el("a", { href: row.href }, row.label) : row.label;
+    const name = el("span", { class: "reason" }, swatch(row.property), label);
     return [name, el("div", { class: "track" }, fill), el("span", { class: "figure" }, row.figure)];
   });
   return el("div", { class: "hbars" }, ...nodes);
