@@ -44,11 +44,12 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
-# First what touches no socket of another process; then what waits for browsers and servers more than it works, a file to a worker
-# each; then what looks at a clock, one after another.
+# First what touches no socket of another process, then what waits for browsers, then what waits for servers, a file to a worker each
+# (four at once were too many for waits that have an end); then what looks at a clock, one after another.
 test: $(TEST) browser postgresql ## run everything that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(UNIT) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 4 --dist loadfile --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(ALONE)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(ALONE) tests/browser) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS)
 
 check: lint architecture unit ## format, lint, types, architecture, unit tests
