@@ -15,6 +15,7 @@ from app.safe_headers import safe_headers
 from app.supervisor import scenarios
 
 pages = Blueprint("pages", __name__)
+RATE = {"least_factor": scenarios.LEAST_FACTOR, "most_factor": scenarios.MOST_FACTOR}  # of the load of a run under way
 
 NO_PAGES = ("/api/", "/v1/", "/static/", "/socket.io")
 NAV = (
@@ -63,7 +64,7 @@ def timeline() -> str:
 @pages.get("/load")
 def load() -> str:
     """Start a scenario, watch it, stop it."""
-    return render_template("load.html", page="load", title="Load")
+    return render_template("load.html", page="load", title="Load", **RATE)
 
 
 @pages.get("/runs")
@@ -75,7 +76,7 @@ def runs() -> str:
 @pages.get("/runs/<run_id>")
 def run(run_id: str) -> str:
     """The report of one load run."""
-    return render_template("run.html", page="runs", title="Run report", subject=run_id)
+    return render_template("run.html", page="runs", title="Run report", subject=run_id, **RATE)
 
 
 @pages.get("/compare")

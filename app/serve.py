@@ -1,19 +1,23 @@
 """`python -m app.serve`: patch, read the settings, hold the data directory, serve until told to stop.
 
 Exit codes: 0 stopped in order, 1 the engine could not start, 2 settings, port or directory, 3 a database of another version,
-4 a damaged database, 6 another server holds the data directory. Invariants: nothing that could be patched is imported
-before the first statement; a start that is refused leaves nothing behind that was not there before.
+4 a damaged database, 6 another server holds the data directory, 130 interrupted before it served. Invariants: nothing that
+could be patched is imported before the first statement; a start that is refused leaves nothing behind that was not there.
 """
 
 from gevent import monkey
 
 monkey.patch_all()
 
+import signal  # noqa: E402
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the imports, which take seconds, an interrupt needs no traceback
+
 import fcntl  # noqa: E402
 import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import signal  # noqa: E402
 import socket  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
@@ -34,7 +38,7 @@ SWITCH_S = 0.0005  # Python's own 5 ms are too long: a native thread waits so lo
 # writer needs one for each statement, since SQLite lets the interpreter go while it works
 YOUNG = 20_000  # new objects between two looks of the collector at them: a transaction's rows are gone by themselves before
 LOOK_S = 0.2  # how often the main loop looks at the engine
-OK, FAILED, USAGE, SCHEMA, DAMAGED, HELD = 0, 1, 2, 3, 4, 6
+OK, FAILED, USAGE, SCHEMA, DAMAGED, HELD, INTERRUPTED = 0, 1, 2, 3, 4, 6, 130
 
 
 class Stop(Exception):
@@ -61,6 +65,8 @@ def main(argv: list[str]) -> int:
         return _say(DAMAGED, error.message)
     except BatchscopeError as error:
         return _say(USAGE, error.message)
+    except KeyboardInterrupt:
+        return _say(INTERRUPTED, "interrupted")
 
 
 def serve(settings: ServerSettings, directory: Path, listener: socket.socket) -> int:
@@ -170,4 +176,5 @@ def _say(code: int, message: str) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

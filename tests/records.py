@@ -14,8 +14,9 @@ import postgres
 import pytest
 from builders import MS, Bench, make_request, make_scheduler
 
-from app.store import database, migrate
+from app.store import database, keyset, migrate
 from app.store.accepted import AcceptedRow
+from app.store.filters import filters, order
 from app.store.queries import Queries
 from app.store.writer import Writer
 from scheduler.core.events import EngineStarted, Event
@@ -67,6 +68,15 @@ class Records:
     def flush(self) -> None:
         """Wait until all that was handed over before is written."""
         self.job(lambda connection: None)
+
+    def page_by_page(self, sort: str, size: int, params: dict[str, str]) -> list[str]:
+        """The ids of all pages of so many requests, in order."""
+        found, cursor = list[str](), None
+        while True:
+            rows, cursor = self.queries.ask(keyset.page, filters(params), order(sort), size, cursor)
+            found += [row["id"] for row in rows]
+            if cursor is None:
+                return found
 
     def job(self, work: Callable[[Any], Any]) -> Any:
         """The result of a job, waited for."""

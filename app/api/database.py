@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
-import orjson
 from flask import Blueprint, Response, request
 
 from app.api import fields
+from app.api.answers import json_answer
 from app.api.decode import decode_object
 from app.api.errors import bad
 from app.extensions import parts
@@ -34,7 +33,7 @@ def show() -> Response:
     """What is kept: {retain_days, retain_gb, bytes, oldest}; 0: no bound, bytes in use are known of the embedded database."""
     here = parts()
     bounds = {"retain_days": here.settings.retain_days, "retain_gb": here.settings.retain_gb}
-    return _json(bounds | here.run_native(here.queries.ask, kept))
+    return json_answer(bounds | here.run_native(here.queries.ask, kept))
 
 
 @database.post("/prune")
@@ -49,16 +48,12 @@ def prune() -> Response:
     since, seconds = fields.string(body, "since", 40), fields.number(body, "seconds", 0.0, _MOST_S)
     try:
         if fields.boolean(body, "dry_run"):
-            return _json(here.run_native(here.queries.ask, plan, rule, time.time_ns()))
+            return json_answer(here.run_native(here.queries.ask, plan, rule, time.time_ns()))
         start = None if since is None else wall_ns(since, "since")
-        return _json(here.job(partial(pruned, rule=rule, since=start, seconds=1.0 if seconds is None else seconds)))
+        return json_answer(here.job(partial(pruned, rule=rule, since=start, seconds=1.0 if seconds is None else seconds)))
     except QueryError as error:
         raise bad(error.message, error.param) from error
     except StoreError as error:
         if error.param != "larger_than":
             raise
         raise bad(error.message, "larger_than_bytes") from error
-
-
-def _json(body: Any) -> Response:
-    return Response(orjson.dumps(body), content_type="application/json")

@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
 from flask import Blueprint, Response, request
 
 from app.api import openai_format, outcomes
+from app.api.answers import json_answer
 from app.api.decode import decode_object
 from app.api.errors import ApiError, not_found, unavailable
 from app.api.openai_parse import CHAT, COMPLETIONS, Generation, Model, parse
@@ -59,7 +59,7 @@ def chat_completions() -> Response:
 @openai.get("/models")
 def models() -> Response:
     """The one model that is served."""
-    return _json({"object": "list", "data": [_model_card(parts())]})
+    return json_answer({"object": "list", "data": [_model_card(parts())]})
 
 
 @openai.get("/models/<path:name>")
@@ -68,7 +68,7 @@ def model(name: str) -> Response:
     card = _model_card(parts())
     if card["id"] != name:
         raise not_found(f"the model {name[:80]!r}", "model_not_found")
-    return _json(card)
+    return json_answer(card)
 
 
 def _serve(endpoint: str) -> Response:
@@ -259,7 +259,3 @@ def _model_card(here: Parts) -> dict[str, Any]:
         "vocab_size": served.vocab_size,
         "kv_cache_tokens": status.settings["kv_cache_tokens"],
     }
-
-
-def _json(body: Any) -> Response:
-    return Response(orjson.dumps(body), content_type="application/json")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
 from flask import Blueprint, Response
 
+from app.api.answers import json_answer
 from app.api.errors import conflict, not_found
 from app.extensions import Parts, parts
 
@@ -16,7 +14,7 @@ ops = Blueprint("ops", __name__)
 @ops.get("/livez")
 def livez() -> Response:
     """The web process answers; nothing else is looked at."""
-    return _json({"status": "ok"})
+    return json_answer({"status": "ok"})
 
 
 @ops.get("/readyz")
@@ -25,7 +23,7 @@ def readyz() -> Response:
     here = parts()
     lacking = _lacking(here)
     body = {"status": "ready" if not lacking else "not ready", "engine": here.engine.status.state, "lacking": lacking}
-    response = _json(body)
+    response = json_answer(body)
     if lacking:
         response.status_code = 503
         response.headers["Retry-After"] = "1"
@@ -53,7 +51,7 @@ def metrics() -> Response:
 @ops.get("/api/live")
 def live() -> Response:
     """The snapshot that the websocket also sends."""
-    return _json(parts().live.snapshot())
+    return json_answer(parts().live.snapshot())
 
 
 @ops.delete("/api/requests/<path:request_id>")
@@ -61,7 +59,7 @@ def cancel(request_id: str) -> Response:
     """End a live request as `abort: operator`; its client is told."""
     here = parts()
     if here.acceptance.cancel(request_id):
-        return _json({"id": request_id, "cancelled": True})
+        return json_answer({"id": request_id, "cancelled": True})
     if here.run_native(here.queries.request, request_id.partition("/")[0]) is None:
         raise not_found(f"request {request_id[:64]!r}", "request_not_found")
     raise conflict(f"request {request_id} has ended already", "request_finished")
@@ -78,7 +76,3 @@ def _lacking(here: Parts) -> list[str]:
     if here.draining():
         lacking.append("the server is shutting down")
     return lacking
-
-
-def _json(body: Any) -> Response:
-    return Response(orjson.dumps(body), content_type="application/json")

@@ -11,9 +11,10 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from app.api.answers import attached, json_answer
 from app.api.departures import asked_with
 from app.api.errors import ApiError, Problem, bad
-from app.api.run_answers import attached, json_answer, known_run, switch
+from app.api.run_answers import known_run, switch
 from app.extensions import parts
 from app.report_file.page import report_html
 from app.store.comparison import MOST_COMPARED

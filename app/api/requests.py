@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, cast
 
-import orjson
 from flask import Blueprint, Response, current_app, request
 
+from app.api.answers import attached, json_answer
 from app.api.errors import ApiError, Problem, bad, not_found
-from app.api.run_answers import attached
 from app.store import export, parquet, trace
 from app.store.as_sql import as_sql_json
 from app.store.detail import detail_json
@@ -57,31 +56,31 @@ def ask(function: Callable[..., Any], *args: Any) -> Any:
 @requests_api.get("/api/requests")
 def list_requests() -> Response:
     """A page of requests: {items, next_cursor, total, total_exact}."""
-    return _json(ask(requests_json, params()))
+    return json_answer(ask(requests_json, params()))
 
 
 @requests_api.get("/api/requests/summary")
 def summary() -> Response:
     """Counts, exact percentiles and a histogram of the same filters."""
-    return _json(ask(summary_json, params()))
+    return json_answer(ask(summary_json, params()))
 
 
 @requests_api.get("/api/requests/facets")
 def facets() -> Response:
     """The values of each field among the same filters, with their counts."""
-    return _json(ask(facets_json, params()))
+    return json_answer(ask(facets_json, params()))
 
 
 @requests_api.get("/api/requests/spread")
 def spread() -> Response:
     """How one measure is spread over the same filters: exact percentiles and a histogram."""
-    return _json(ask(spread_json, params()))
+    return json_answer(ask(spread_json, params()))
 
 
 @requests_api.get("/api/requests/sql")
 def as_sql() -> Response:
     """The same question as the text of an SQL statement."""
-    return _json(ask(as_sql_json, params()))
+    return json_answer(ask(as_sql_json, params()))
 
 
 @requests_api.get("/api/requests/fields")
@@ -89,7 +88,7 @@ def fields() -> Response:
     """What can be asked: the parameters, the words of the search line, the sort keys."""
     words = {word: "ms" if is_duration(name) else None for word, name in WORDS.items()}
     known = {"names": names(), "words": SEARCHED, "choices": CHOICES, "measures": words, "sorts": list(SORTS)}
-    return _json(known | {"exports": [form for form in export.MEDIA if form != "parquet" or parquet.available()]})
+    return json_answer(known | {"exports": [form for form in export.MEDIA if form != "parquet" or parquet.available()]})
 
 
 @requests_api.get("/api/requests/<request_id>")
@@ -101,13 +100,13 @@ def one_request(request_id: str) -> Response:
         if why is not None:
             raise ApiError(Problem(404, f"request {request_id!r} is no longer here: {why}", None, "request_purged"))
         raise not_found(f"request {request_id!r}", "request_not_found")
-    return _json(found | {"queue": _reader().queue_place(request_id)})
+    return json_answer(found | {"queue": _reader().queue_place(request_id)})
 
 
 @requests_api.get("/api/steps")
 def steps() -> Response:
     """Steps, columnar."""
-    return _json(ask(steps_json, params()))
+    return json_answer(ask(steps_json, params()))
 
 
 @requests_api.get("/api/steps/<int(signed=True):boot>/<int:seq>")
@@ -116,13 +115,13 @@ def one_step(boot: int, seq: int) -> Response:
     found = ask(step_json, boot, seq)
     if found is None:
         raise not_found(f"step {boot}/{seq}", "step_not_found")
-    return _json(found)
+    return json_answer(found)
 
 
 @requests_api.get("/api/segments")
 def segments() -> Response:
     """Timeline bars, columnar."""
-    return _json(ask(segments_json, params()))
+    return json_answer(ask(segments_json, params()))
 
 
 @requests_api.get("/api/export/requests.<form>")
@@ -162,7 +161,3 @@ def params() -> dict[str, str]:
 
 def _reader() -> Reader:
     return cast(Reader, current_app.extensions["batchscope"])
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")

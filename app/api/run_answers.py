@@ -1,27 +1,14 @@
-"""How views of runs answer: JSON, and the API's own problem where the records know no such run or forbid it. Knows no view."""
+"""What views of runs share: the problem where the records know no such run or forbid it, and switches. Knows no view."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import orjson
-from flask import Response, request
+from flask import request
 
 from app.api.errors import ApiError, Problem, bad, conflict
 from app.store.errors import QueryError, StoreError
-
-
-def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """The body as JSON."""
-    data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
-    return Response(data, status, headers, content_type="application/json")
-
-
-def attached(name: str) -> dict[str, str]:
-    """The headers of an answer that is kept as a file of that name, in the letters that every file system takes."""
-    kept = "".join(letter for letter in name if letter.isascii() and (letter.isalnum() or letter in "._-"))
-    return {"Content-Disposition": f'attachment; filename="{kept}"'}
 
 
 def known_run(call: Callable[..., Any], *args: Any) -> Any:

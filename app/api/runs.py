@@ -12,10 +12,11 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from app.api import fields
+from app.api.answers import attached, json_answer
 from app.api.decode import decode_lines, decode_object
 from app.api.departures import with_departures
 from app.api.errors import ApiError, Problem, bad, conflict, not_found, unavailable
-from app.api.run_answers import attached, json_answer, known_run, switch
+from app.api.run_answers import known_run, switch
 from app.extensions import parts
 from app.store import bundle, client_rows
 from app.store import failures as failure_rows

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import orjson
 from flask import Blueprint, Response, request
 
 from app.api import fields
+from app.api.answers import json_answer
 from app.api.decode import decode_object
 from app.api.errors import bad, conflict, not_found, unavailable
 from app.api.requests import ask, params
@@ -29,13 +29,13 @@ scheduler = Blueprint("scheduler", __name__, url_prefix="/api/scheduler")
 @scheduler.get("")
 def show() -> Response:
     """Settings in effect, their version, the table of settings, the catalog of policies, the same as flags of vLLM."""
-    return _json(_state(parts()))
+    return json_answer(_state(parts()))
 
 
 @scheduler.get("/changes")
 def changes() -> Response:
     """What was changed from what to what, when and during which run, newest first: {items, truncated}."""
-    return _json(ask(changes_json, params()))
+    return json_answer(ask(changes_json, params()))
 
 
 @scheduler.patch("")
@@ -52,7 +52,7 @@ def change() -> Response:
     except EngineGone as error:
         raise unavailable(error.message, "engine_down", 2.0) from error
     _check(reply)
-    return _json(_state(here))
+    return json_answer(_state(here))
 
 
 @scheduler.post("/<what>")
@@ -67,7 +67,7 @@ def hold(what: str) -> Response:
         _check(here.engine.hold(what))
     except EngineGone as error:
         raise unavailable(error.message, "engine_down", 2.0) from error
-    return _json(_state(here))
+    return json_answer(_state(here))
 
 
 def _check(reply: Reply) -> None:
@@ -100,7 +100,3 @@ def _state(here: Parts) -> dict[str, Any]:
         "policies": catalog,
         "vllm": vllm_flags(status.settings, describe()),
     }
-
-
-def _json(body: Any) -> Response:
-    return Response(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-import orjson
 from flask import Blueprint, Response, current_app, request
 
 from app.api import fields
+from app.api.answers import json_answer
 from app.api.decode import decode_object
 from app.api.errors import ApiError, Problem, bad
 from app.store import console
@@ -52,11 +52,11 @@ def ask_sql() -> Response:
         raise ApiError(Problem(429, error.message, None, "console_busy", {"Retry-After": "1"})) from error
     if form == "csv":
         return Response(table_csv(answer["columns"], answer["rows"]), content_type=MEDIA["csv"])
-    return Response(orjson.dumps(answer, option=orjson.OPT_NON_STR_KEYS), content_type="application/json")
+    return json_answer(answer)
 
 
 @sql.get("/api/sql/schema")
 def schema() -> Response:
     """The tables and columns that a statement may read, and its bounds."""
     bounds = {"rows": console.MAX_ROWS, "bytes": console.MAX_BYTES, "seconds": console.LIMIT_S}
-    return Response(orjson.dumps({"tables": console.SCHEMA, "bounds": bounds}), content_type="application/json")
+    return json_answer({"tables": console.SCHEMA, "bounds": bounds})

@@ -23,12 +23,12 @@ from app.cli.settings import server_arguments, server_settings
 from app.cli.starting import add_starting, check_like_before, computes, refuse_starting
 from app.cli.target import local_target
 from app.cli.terminal import ProgressLine, pairs, print_json, say, table
+from app.store.runs import ACTIVE
 from app.supervisor import scenarios
 from scheduler.errors import SettingsError
 from scheduler.settings import parse_pairs
 
 POLL_S = 0.5
-ENDED = ("finished", "failed", "stopped")
 READERS = {
     "int": int,
     "float": float,
@@ -101,9 +101,21 @@ def load(options: argparse.Namespace) -> int:
 
 
 def follow(server: Server, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Show the run's progress until it has ended; Ctrl-C asks it to stop, a second one is raised. Its last state."""
+    """Show the run's progress until it has ended; Ctrl-C asks it to stop, a second one is raised. Its last state.
+
+    Raises CommandError, which names the run, where the server answers no more.
+    """
     path, line = f"/api/runs/{quote(run['id'], safe='')}", ProgressLine()
     say(f"run {run['id']} of {run['scenario']} at {server.url}")
+    try:
+        return _followed(server, path, line)
+    except CommandError as error:
+        line.end()
+        kept = f"what run {run['id']} recorded is kept: `batchscope report {run['id']}`"
+        raise CommandError(f"{error.message}; {kept}", error.code) from error
+
+
+def _followed(server: Server, path: str, line: ProgressLine) -> dict[str, Any]:
     try:
         return _until_ended(server, path, line)
     except KeyboardInterrupt:
@@ -117,7 +129,7 @@ def _until_ended(server: Server, path: str, line: ProgressLine) -> dict[str, Any
     while True:
         now: dict[str, Any] = server.get(path)
         line.show(*progress(now))
-        if now["status"] in ENDED:
+        if now["status"] not in ACTIVE:
             line.end()
             if now["error"]:
                 say(now["error"])

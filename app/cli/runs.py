@@ -18,9 +18,8 @@ from app.cli.records import records
 from app.cli.server import IN_TURNS_S, Server, named_or_holding
 from app.cli.settings import server_settings
 from app.cli.terminal import print_json, table
+from app.store.runs import ACTIVE
 from app.supervisor import scenarios
-
-ENDED = ("finished", "failed")  # a stop that was just heard may be `stopped` at once
 
 
 def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -92,10 +91,11 @@ def delete_runs(options: argparse.Namespace) -> int:
 
 def stop_run(options: argparse.Namespace) -> int:
     """Ask the active run to end; what there is of it is kept."""
-    answer = _server(options, "it stops the runs").post(f"/api/runs/{quote(options.run, safe='')}/stop", {"now": options.now})
-    over = f"run {options.run} has ended already: it is {answer['status']}"
-    asked = f"asked run {options.run} to stop; what there is of it is kept"
-    print_json(answer) if options.json else print(over if answer["status"] in ENDED else asked)
+    server, path = _server(options, "it stops the runs"), f"/api/runs/{quote(options.run, safe='')}"
+    before = server.get(path)["status"]
+    answer = server.post(f"{path}/stop", {"now": options.now})
+    over, asked = f"run {options.run} has ended already: it is {before}", f"asked run {options.run} to stop"
+    print_json(answer) if options.json else print(f"{asked}; what there is of it is kept" if before in ACTIVE else over)
     return OK
 
 

@@ -20,6 +20,7 @@ def upgrade() -> None:
     _client_requests()
     _request_events()
     _requests()
+    _request_indexes()
     _runs()
     _settings_changes()
     _steps()
@@ -175,6 +176,9 @@ def _requests() -> None:
         sa.Column("output_text", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_requests")),
     )
+
+
+def _request_indexes() -> None:
     op.create_index(op.f("ix_requests_boot_number"), "requests", ["boot", "number"], unique=False)
     op.create_index(op.f("ix_requests_received_wall_id"), "requests", ["received_wall", "id"], unique=False)
     op.create_index(op.f("ix_requests_run_client_request_id"), "requests", ["run", "client_request_id"], unique=False)

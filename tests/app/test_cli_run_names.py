@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from app.cli import main, requests, runs
+from app.cli.failures import CommandError
+from app.cli.load import follow
+from app.cli.server import Server
 from app.store.errors import QueryError
 
 Capture = pytest.CaptureFixture[str]
@@ -38,32 +41,42 @@ def test_requests_of_a_run_that_is_not_there_are_an_error(
 
 
 class Loads:
-    """A server whose runs are in the state `status`."""
+    """A server whose runs are in the state `status`, and stop at once."""
 
     def __init__(self, status: str) -> None:
         self.status = status
         self.asked: list[tuple[str, Any]] = []
 
+    def get(self, path: str) -> dict[str, Any]:
+        return {"status": self.status}
+
     def post(self, path: str, body: Any) -> dict[str, Any]:
         self.asked.append((path, body))
-        return {"status": self.status}
+        return {"status": "stopped"}
 
 
 @pytest.mark.parametrize(("words", "now"), [([], False), (["--now"], True)])
 def test_a_run_that_goes_on_can_be_stopped(
     words: list[str], now: bool, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    server = Loads("draining")
+    server = Loads("running")
     monkeypatch.setattr(runs, "named_or_holding", lambda *_: server)
     assert main(["runs", "stop", "run/a", *words]) == 0
     assert server.asked == [("/api/runs/run%2Fa/stop", {"now": now})]
     assert "asked run run/a to stop" in capsys.readouterr().out
 
 
-def test_stopping_a_run_that_has_ended_says_that_it_has(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.setattr(runs, "named_or_holding", lambda *_: Loads("finished"))
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped"])
+def test_stopping_a_run_that_has_ended_says_that_it_has(status: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(runs, "named_or_holding", lambda *_: Loads(status))
     assert main(["runs", "stop", "run_a"]) == 0
-    assert "has ended already" in capsys.readouterr().out
+    assert f"has ended already: it is {status}" in capsys.readouterr().out
+
+
+def test_a_load_whose_server_is_gone_names_its_run_and_how_to_read_it() -> None:
+    gone = Server("http://127.0.0.1:9")
+    with pytest.raises(CommandError, match=r"no answer from .*; what run run_a recorded is kept: `batchscope report run_a`"):
+        follow(gone, {"id": "run_a", "scenario": "steady"})
 
 
 def test_a_load_of_a_place_where_nobody_answers_leaves_no_folder(

@@ -13,9 +13,9 @@ from played_run import play_run
 from records import Records
 
 from app.api import errors
+from app.api.answers import attached
 from app.api.reports import reports
 from app.api.requests import requests_api
-from app.api.run_answers import attached
 from app.api.runs import runs
 from app.report_file.page import report_html
 from app.summaries import Summaries, SummaryFailed

@@ -73,15 +73,6 @@ def remove_partly(records: Records, run: str, turns: int) -> set[str]:
     return gone
 
 
-def pages(records: Records, sort: str, params: dict[str, str], size: int = 3) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        rows, cursor = records.queries.ask(keyset.page, filters(params), order(sort), size, cursor)
-        found += [each["id"] for each in rows]
-        if cursor is None:
-            return found
-
-
 def sorted_ids(made: list[dict[str, Any]], key: str, down: bool) -> list[str]:
     defined = [each for each in made if each[key] is not None]
     found = sorted(defined, key=lambda each: (each[key], each["id"]), reverse=down)
@@ -124,7 +115,7 @@ def test_pages_are_those_of_one_sort_whatever_is_kept_came_late_or_is_half_delet
     mine = [each for each in rows if each["id"] not in ids and each["tenant"] == params.get("tenant", each["tenant"])]
     asked = {None: [None, *RUNS[:3]], "named": RUNS}.get(params.get("run"), [params.get("run")])
     mine = [each for each in mine if each["run"] in asked]
-    assert pages(records, f"-{key}" if down else key, params, size) == sorted_ids(mine, key, down)
+    assert records.page_by_page(f"-{key}" if down else key, size, params) == sorted_ids(mine, key, down)
 
 
 @pytest.mark.parametrize("params", [{}, {"run": "run_a"}, {"tenant": "t"}])
@@ -133,7 +124,7 @@ def test_a_page_is_read_from_the_columns_and_not_from_the_rows(records: Records,
     fill(records, made)
     keep(records, "run_a", made)
     records.job(lambda connection: connection.execute(update(requests).values(tpot_ms=0.5)))
-    assert pages(records, "-tpot_ms", params, 30) == sorted_ids(made, "tpot_ms", True), "the rows themselves were sorted"
+    assert records.page_by_page("-tpot_ms", 30, params) == sorted_ids(made, "tpot_ms", True), "the rows themselves were sorted"
 
 
 def test_where_few_pass_the_rest_is_scanned(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +135,7 @@ def test_where_few_pass_the_rest_is_scanned(records: Records, monkeypatch: pytes
     assert len(records.queries.ask(column_pages.first, asked, sort, 4, None) or ()) == 4
     monkeypatch.setattr(column_pages, "MOST", 10)
     assert records.queries.ask(column_pages.first, asked, sort, 4, None) is None
-    assert pages(records, "-tpot_ms", {"tenant": "u"}) == sorted_ids(made[::13], "tpot_ms", True)
+    assert records.page_by_page("-tpot_ms", 3, {"tenant": "u"}) == sorted_ids(made[::13], "tpot_ms", True)
 
 
 def test_where_many_rows_have_no_columns_all_are_scanned(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +155,7 @@ def test_a_request_that_came_after_its_runs_end_is_on_the_page(records: Records)
     keep(records, "run_a", made)
     add(records, [row(50, "run_a", "tpot_ms", 99)])
     for params in ({}, {"run": "run_a"}):
-        assert pages(records, "-tpot_ms", params)[:2] == ["r50", "r06"]
+        assert records.page_by_page("-tpot_ms", 3, params)[:2] == ["r50", "r06"]
 
 
 def test_a_cursor_whose_key_is_of_another_kind_is_refused(records: Records) -> None:
@@ -184,7 +175,7 @@ def test_rows_that_share_a_key_follow_each_other_by_their_ids_within_a_part_and_
     fill(records, made)
     for run in ("run_a", "run_b"):
         keep(records, run, made)
-    assert pages(records, "-priority" if down else "priority", {}, 1) == sorted_ids(made, "priority", down)
+    assert records.page_by_page("-priority" if down else "priority", 1, {}) == sorted_ids(made, "priority", down)
 
 
 def test_late_requests_are_seen_in_each_slice_of_a_deletion_of_as_many_of_another_run(records: Records) -> None:
@@ -198,6 +189,6 @@ def test_late_requests_are_seen_in_each_slice_of_a_deletion_of_as_many_of_anothe
         add(records, late)
         gone = remove_partly(records, "run_a", turns)
         left = [each for each in made if each["id"] not in gone]
-        assert pages(records, "-tpot_ms", {}) == sorted_ids(left + late, "tpot_ms", down=True)
+        assert records.page_by_page("-tpot_ms", 3, {}) == sorted_ids(left + late, "tpot_ms", down=True)
         seen.add(len(gone))
     assert seen == {0, 2, 4}

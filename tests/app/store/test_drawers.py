@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from records import Records, only_sqlite
 from sqlalchemy import delete, event, insert
 
-from app.store import drawers, keyset, runs
+from app.store import drawers, runs
 from app.store.facets import spread_json
 from app.store.filters import SIMULATED, filters, order
 from app.store.models import requests
@@ -31,15 +31,6 @@ def fill(records: Records, made: list[dict[str, Any]]) -> None:
             connection.execute(insert(requests), made)
 
     records.job(work)
-
-
-def pages(records: Records, sort: str, size: int, params: dict[str, str]) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        rows, cursor = records.queries.ask(keyset.page, filters(params), order(sort), size, cursor)
-        found += [row["id"] for row in rows]
-        if cursor is None:
-            return found
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -68,7 +59,7 @@ def test_merged_pages_are_those_of_one_sort(
         len([row for row in mine if row[key] is None]),
     )
     assert drawers.serve(filters(params), order(key))
-    assert pages(records, f"-{key}" if down else key, size, params) == [row["id"] for row in expected]
+    assert records.page_by_page(f"-{key}" if down else key, size, params) == [row["id"] for row in expected]
 
 
 @pytest.mark.parametrize("sort", ["-ttft_ms", "queue_ms"])
@@ -77,7 +68,7 @@ def test_runs_that_are_asked_for_by_their_name_are_there_when_they_were_simulate
     fill(records, [KEPT | {"id": "r", "run": "run_s", "endpoint": SIMULATED, key: 1.0, "received_wall": 0}])
     new = NewRun("run_s", 0, name="named", status="finished")
     records.job(partial(runs.create, run=new))
-    assert pages(records, sort, 9, {"run": "named"}) == ["r"]
+    assert records.page_by_page(sort, 9, {"run": "named"}) == ["r"]
 
 
 @only_sqlite
