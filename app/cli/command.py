@@ -88,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), FAILED if error.param in ("run", "id") else USAGE)
     except SettingsError as error:
         return _fail(error.message, USAGE)
-    except (BatchscopeError, StoreError, SQLAlchemyError, OSError) as error:
+    except OSError as error:
+        return _fail(_of_system(error), FAILED)
+    except (BatchscopeError, StoreError, SQLAlchemyError) as error:
         return _fail(str(error), FAILED)
 
 
@@ -116,6 +118,12 @@ def _with_descending(words: list[str]) -> list[str]:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _of_system(error: OSError) -> str:
+    """`FILE: no such file or directory`, not `[Errno 2] …`."""
+    named = error.filename is not None and error.strerror is not None
+    return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}" if named else str(error)
 
 
 def _fail(message: str, code: int) -> int:

@@ -295,6 +295,20 @@ def test_what_is_not_there_fails_and_a_wrong_filter_is_usage(server: LiveServer,
     assert "beauty" in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_opened_is_named_in_words(
+    say: Callable[..., str], server: LiveServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, absent = json.loads(say("runs", "--json"))["items"][0]["id"], str(tmp_path / "not_there" / "file")
+    of_a_file = (
+        ["simulate", "--trace", absent], ["runs", "import", absent], ["runs", "export", run, "-o", absent],
+        ["report", run, "--html", absent], ["db", "backup", absent],
+    )  # fmt: skip
+    for words in of_a_file:
+        assert main([*words, "--data-dir", str(server.data_dir)]) in (1, 2), words
+        said = capsys.readouterr().err
+        assert "not_there" in said and "o such file or directory" in said and "Errno" not in said, said
+
+
 def test_runs_are_listed_reported_compared_and_deleted(say: Callable[..., str]) -> None:
     say("load", "tutorial", "--scheduler", "max_num_seqs=4")
     ids = [run["id"] for run in json.loads(say("runs", "--json"))["items"]]
