@@ -125,15 +125,13 @@ class Samples:
         if len(self._rows) > self._limit:
             self._forget()
 
-    def figures(self, now: int) -> tuple[float | None, float | None, float | None, int]:
-        """p50, p95 and p99 in ms, and the number of samples, of the 30 s before `now`."""
+    def gauges(self, name: str, now: int) -> dict[str, float | int | None]:
+        """{NAME_p50_ms, NAME_p95_ms, NAME_p99_ms, NAME_n}: of the 30 s before `now`."""
         while self._rows and self._rows[0][0] <= now - LATENCY_WINDOW:
             self._forget()
-        if not self._rows:
-            return None, None, None, 0
         until = list(accumulate(self._weights))
-        p50, p95, p99 = (quantile(self._ordered, until, share) for share in (0.5, 0.95, 0.99))
-        return p50 / 1e6, p95 / 1e6, p99 / 1e6, until[-1]
+        of = {share: quantile(self._ordered, until, share / 100) / 1e6 if until else None for share in (50, 95, 99)}
+        return {f"{name}_p{share}_ms": value for share, value in of.items()} | {f"{name}_n": until[-1] if until else 0}
 
     def stale_at(self) -> float:
         """The instant at which the oldest sample leaves the window; infinite when there is none."""

@@ -1,7 +1,7 @@
 """LiveState: what the live page shows, as the snapshot and the frames that the websocket sends. Knows no Flask, no socket.
 
 Everything but the waits that still go on and the windows that run out is a function of the folded events and the engine's
-status: two readers at the same (boot, seq) see the same, and at rest nothing changes but the latencies, whose 30 s pass anyway.
+status: two readers at the same (boot, seq) see the same. At rest nothing changes but once: 30 s on, the latencies are empty.
 All calls come from one thread (the web process's hub), and none of them yields.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app import live_bars, live_figures
+from app.live_figures import LATENCY_WINDOW
 from app.live_fold import Alive, LiveFold
 from scheduler.core.events import Event
 from scheduler.metrics import WAIT_REASONS
@@ -134,7 +135,7 @@ class LiveState:
 
     def gauges(self) -> dict[str, Any]:
         """The tiles."""
-        fold, now = self.fold, max(self.fold.at, self._now())
+        fold, now = self.fold, self._window_end()
         if self._figures[0] != self.revision or now >= self._figures[1]:
             self._figures = (self.revision, min(fold.ttft.stale_at(), fold.itl.stale_at()), self._computed(now))
         return self._figures[2] | {"now_ms": self.fold.ms(self._shown_now()), "dashboards": self.dashboards}
@@ -161,8 +162,8 @@ class LiveState:
             "observe_us_step": live_figures.mean_us(fold.costs),
             "host_late": fold.host_late,
             **self._rates(),
-            **_latency("ttft", fold.ttft.figures(now)),
-            **_latency("itl", fold.itl.figures(now)),
+            **fold.ttft.gauges("ttft", now),
+            **fold.itl.gauges("itl", now),
         }
 
     def _blocks_free(self) -> int | None:
@@ -181,6 +182,11 @@ class LiveState:
         """At rest time stands still."""
         fold = self.fold
         return fold.at if fold.idle and self.engine != "down" else max(fold.at, self._now())
+
+    def _window_end(self) -> int:
+        """Of the latencies. At rest it stands, too, until all in it is too old: else percentiles would be of ever fewer."""
+        now = max(self.fold.at, self._now())
+        return now if now >= self.fold.at + LATENCY_WINDOW else max(self.fold.at, self._shown_now())
 
     def _held(self) -> str | None:
         return {"paused": "paused", "down": "engine_down", "loading": "engine_down"}.get(self.engine)
@@ -243,10 +249,6 @@ class LiveState:
 
 def _arrival(one: Alive) -> tuple[int, int]:
     return one.queued.received_at, one.queued.seq
-
-
-def _latency(name: str, figures: tuple[float | None, float | None, float | None, int]) -> dict[str, float | int | None]:
-    return {f"{name}_p{share}_ms": figures[place] for place, share in enumerate((50, 95, 99))} | {f"{name}_n": figures[3]}
 
 
 def _run_name(run: Mapping[str, Any]) -> str:

@@ -122,8 +122,8 @@ def _sentence(text: str) -> str:
 
 def _of_system(error: OSError) -> str:
     """`FILE: no such file or directory`, not `[Errno 2] …`."""
-    named = error.filename is not None and error.strerror is not None
-    return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}" if named else str(error)
+    words = error.strerror
+    return f"{error.filename}: {words[:1].lower()}{words[1:]}" if error.filename is not None and words else str(error)
 
 
 def _fail(message: str, code: int) -> int:

@@ -87,6 +87,7 @@ def test_latencies_run_out_by_time_also_when_nothing_happens(status: str) -> Non
         clock.at = engine.now + second * 1_000 * MS
         seen.append(state.gauges()["itl_n"])
     assert seen[0] > 0 == seen[30] and seen == sorted(seen, reverse=True)
+    assert (len(set(seen[:30])) == 1) == (status != "down"), "at rest they stand, and then are gone as one"
     gauges = state.gauges()
     assert gauges["ttft_n"] == 0 and gauges["ttft_p95_ms"] is None and gauges["itl_p50_ms"] is None
 
@@ -131,9 +132,9 @@ def test_latencies_older_than_30_s_do_not_count() -> None:
     samples = live_figures.Samples()
     samples.add(0, 5 * MS)
     samples.add(20_000 * MS, 9 * MS, 3)
-    assert samples.figures(20_000 * MS) == (9.0, 9.0, 9.0, 4)
-    assert samples.figures(30_000 * MS) == (9.0, 9.0, 9.0, 3)
-    assert samples.figures(60_000 * MS) == (None, None, None, 0)
+    assert tuple(samples.gauges("itl", 20_000 * MS).values()) == (9.0, 9.0, 9.0, 4)
+    assert tuple(samples.gauges("itl", 30_000 * MS).values()) == (9.0, 9.0, 9.0, 3)
+    assert tuple(samples.gauges("itl", 60_000 * MS).values()) == (None, None, None, 0)
 
 
 def test_output_rate_is_tokens_over_the_last_two_seconds_of_steps() -> None:
