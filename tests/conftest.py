@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chromium import browser
+from chromium import browser, playwright, whole_browser
 from hypothesis import HealthCheck, settings
 
-__all__ = ["browser"]
+__all__ = ["browser", "playwright", "whole_browser"]
 # How long drawing an example takes says something of the machine, not of the law.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")

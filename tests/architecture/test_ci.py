@@ -66,8 +66,8 @@ def make(folder: Path, words: tuple[str, ...], *programs: str) -> subprocess.Com
     )
 
 
-def _recorder(path: Path) -> None:
-    path.write_text(f'#!/bin/bash\necho "$@" >> {path.parent}/asked\n', "utf-8")
+def _recorder(path: Path, code: int = 0) -> None:
+    path.write_text(f'#!/bin/bash\necho "$@" >> {path.parent}/asked\nexit {code}\n', "utf-8")
     path.chmod(0o755)
 
 
@@ -80,8 +80,18 @@ def test_chromium_is_installed_where_there_is_none(tmp_path: Path) -> None:
 
 def test_a_chromium_on_the_path_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "make").symlink_to(shutil.which("make") or "")
-    assert browser(tmp_path, "chromium", "apt-get").returncode == 0
+    assert browser(tmp_path, "chromium", "chromium-headless-shell", "apt-get").returncode == 0
     assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_the_shell_is_installed_where_it_can_be_and_is_not_needed(tmp_path: Path, has_it: bool) -> None:
+    (tmp_path / "make").symlink_to(shutil.which("make") or "")
+    _recorder(tmp_path / "apt-get", code=0 if has_it else 100)
+    done = browser(tmp_path, "id", "env", "chromium")
+    asked = (tmp_path / "asked").read_text("utf-8").splitlines()
+    assert ("chromium-headless-shell" in asked[-1]) == has_it and "update" in asked[0]
+    assert done.returncode == 0 and ("take twice as long" in done.stderr) != has_it
 
 
 def test_no_way_to_a_browser_is_said_loudly(tmp_path: Path) -> None:

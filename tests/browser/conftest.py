@@ -15,6 +15,16 @@ from playwright.sync_api import Browser, Page
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     """open_page(width=1280, theme="light") → Page; at the end no script may have failed and no policy been broken."""
+    yield from pages_of(browser)
+
+
+@pytest.fixture
+def open_whole_page(whole_browser: Browser) -> Iterator[Callable[..., Page]]:
+    """The same in the whole browser."""
+    yield from pages_of(whole_browser)
+
+
+def pages_of(browser: Browser) -> Iterator[Callable[..., Page]]:
     contexts, problems = [], list[str]()
 
     def make(width: int = 1280, theme: str = "light") -> Page:

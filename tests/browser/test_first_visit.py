@@ -7,8 +7,9 @@ import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import page_walk
 import pytest
 from flask import Flask
 from live_server import LiveServer, wait_until
@@ -25,6 +26,7 @@ CHART_TIP = """(selector) => {
   const { opacity, title, body } = Chart.getChart(document.querySelector(selector)).tooltip;
   return opacity ? [...title, ...body.flatMap(({ lines }) => lines)] : null;
 }"""
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 OpenPage = Callable[..., Page]
 
 
@@ -224,15 +226,17 @@ def test_weights_of_tenants_are_set_in_one_line_and_shown_as_they_were_set(serve
     assert get(server, "/api/scheduler")["settings"]["policy_params"] == {}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_page_fits_its_window_and_can_be_read(server: LiveServer, open_page: OpenPage, theme: str) -> None:
+def test_every_page_fits_its_window_and_can_be_read_in_both_themes(server: LiveServer, open_page: OpenPage) -> None:
     run = get(server, "/api/runs")["items"][0]["id"]
     request = get(server, "/api/requests?limit=1")["items"][0]["id"]
-    page = open_page(theme=theme)
+    page = open_page()
     for path in ("/", "/load", "/runs", f"/runs/{run}", "/requests", f"/requests/{request}", "/policy"):
         page.goto(server.url + path)
-        page.wait_for_timeout(700)
-        assert probe(page, "faint", 4.5) == [], path
+        page_walk.settle(page)
+        for theme in THEMES:
+            page.emulate_media(color_scheme=theme)
+            page.wait_for_timeout(150)
+            assert probe(page, "faint", 4.5) == [], (path, theme)
         for width in (320, 600, 1280, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             page.wait_for_timeout(150)

@@ -35,10 +35,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield started
 
 
-def test_a_person_walks_from_a_flood_to_its_reason_and_sends_the_link(server: LiveServer, open_page: OpenPage) -> None:
+def test_a_person_walks_from_a_flood_to_its_reason_and_sends_the_link(server: LiveServer, open_whole_page: OpenPage) -> None:
     alone = {**ASKED, "noisy_users": 0, "duration_s": 1}
     before = server.post("/api/runs", {"scenario": "noisy_neighbour", "set": alone})["id"]
-    page = open_page()
+    page = open_whole_page()
     page.add_init_script(HEARD)
     page.goto(f"{server.url}/load")
     wait_until(lambda: server.get(f"/api/runs/{before}")["status"] in ENDED, 60, "the run before to end")
@@ -47,7 +47,7 @@ def test_a_person_walks_from_a_flood_to_its_reason_and_sends_the_link(server: Li
     switch_to_fair_shares(page, server)
     stop_and_open_the_report(page, server, run)
     find_what_stretched_the_slowest(page, server, run)
-    compare_and_send_the_link(page, open_page(), server, [before, run])
+    compare_and_send_the_link(page, open_whole_page(), server, [before, run])
 
 
 def go(page: Page, name: str) -> None:

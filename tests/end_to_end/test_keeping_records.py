@@ -83,7 +83,7 @@ def test_another_run_of_the_same_id_is_not_written_over(say: Callable[..., Any],
         changed.close()
     assert "with other content" in say("runs", "import", str(file), code=1, directory=tmp_path / "fresh")
     assert "no bundle" in say("runs", "import", __file__, code=1)
-    assert "No such file" in say("runs", "import", str(tmp_path / "nothing.gz"), code=1)
+    assert "no such file" in say("runs", "import", str(tmp_path / "nothing.gz"), code=1)
     assert "not --url" in say("runs", "import", str(file), "--url", "http://127.0.0.1:1", code=2)
 
 
