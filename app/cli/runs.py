@@ -58,7 +58,8 @@ def add_runs(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
 
 def list_runs(options: argparse.Namespace) -> int:
     """Load runs, newest first."""
-    answer = records(server_settings(options), options.url).runs(options.limit)
+    source = records(server_settings(options), options.url)
+    answer = source.runs(options.limit)
     if options.json:
         print_json(answer)
         return OK
@@ -69,6 +70,7 @@ def list_runs(options: argparse.Namespace) -> int:
             **(item.get("progress") or {}),
             **item,
             "started": _instant(item["started"]),
+            "status": item["status"] if source.served or item["status"] not in ACTIVE else "its server is gone",
             "scenario": item["scenario"] or item["name"],
             "on": _on(item),
         }

@@ -85,3 +85,20 @@ def test_a_load_of_a_place_where_nobody_answers_leaves_no_folder(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["load", "tutorial", "--url", "http://127.0.0.1:9"]) == 1
     assert "wrote no rows" in capsys.readouterr().err and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("served", "said"), [(True, "running"), (False, "its server is gone")])
+def test_a_run_goes_on_only_where_its_server_does(
+    served: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    class Listed:
+        def __init__(self) -> None:
+            self.served = served
+
+        def runs(self, limit: int) -> dict[str, Any]:
+            run = {"id": "run_1", "started": None, "scenario": "steady", "name": None, "status": "running", "simulated": False}
+            return {"items": [run], "total": 1}
+
+    monkeypatch.setattr(runs, "records", lambda *_: Listed())
+    assert main(["runs"]) == 0
+    assert said in capsys.readouterr().out
