@@ -19,6 +19,8 @@ BUDGET_SHARE = 0.5  # steps that use less of their token budget would be as long
 BOUND_SHARE = 0.05  # of the waiting: limits that made less of it are not worth more than a higher rate
 GROW = {"slots": "max_num_seqs", "token_budget": "max_num_batched_tokens", "kv_blocks": "kv_cache_tokens"}
 INSTEAD = "shorter outputs, another policy, less load or larger hardware"
+MORE_LOAD = "a higher rate"
+_LOADS = ("rate", "load", "users", "noisy_users")  # what makes a scenario's load; one that is drawn or listed has none of them
 _HIGHEST: dict[str, int] = {
     spec.name: spec.metadata["high"] for spec in fields(SchedulerSettings) if spec.name in GROW.values()
 }
@@ -47,6 +49,14 @@ def memory_of(life: Mapping[str, Any]) -> Memory:
     return Memory(known=False)
 
 
+def more_load(parameters: Mapping[str, Any] | None) -> str:
+    """More of a run's load, by the name of the parameter that makes it, as far as it has one."""
+    found = ((name, (parameters or {}).get(name)) for name in _LOADS)
+    return next(
+        (f"a higher `{name}` than {value:g}" for name, value in found if isinstance(value, int | float) and value), MORE_LOAD
+    )
+
+
 def suggestion(
     reason: str,
     settings: Mapping[str, Any],
@@ -54,15 +64,17 @@ def suggestion(
     *,
     memory: Memory = NO_BOUND,
     bound: float = 0.0,
+    heavier: str = MORE_LOAD,
 ) -> str | None:
-    """What to try against this kind of waiting. bound: the share of the waiting that limits made, where `step` made most."""
+    """What to try against this kind of waiting. bound: the share of the waiting that limits made, where `step` made most;
+    heavier: how to say that there should be more load."""
     match reason:
         case "kv_blocks":
             return _more_memory(settings, memory)
         case "slots" | "token_budget":
             return _more(GROW[reason], settings)
         case "step":
-            return _shorter_steps(settings, budget_used, bound)
+            return _shorter_steps(settings, budget_used, bound, heavier)
     return {
         "prefill_cap": "a higher itl_target_ms",
         "static_batch": "batching continuous",
@@ -108,17 +120,13 @@ def _more_memory(settings: Mapping[str, Any], memory: Memory) -> str:
     return f"{name} {more}{unsure}"
 
 
-def _shorter_steps(settings: Mapping[str, Any], budget_used: float | None, bound: float) -> str:
+def _shorter_steps(settings: Mapping[str, Any], budget_used: float | None, bound: float, heavier: str) -> str:
     """Arrivals only wait for a step to end: shorter steps, where the budget is what makes them long."""
     now, seqs = settings.get("max_num_batched_tokens"), settings.get("max_num_seqs")
     idle = budget_used is not None and budget_used < BUDGET_SHARE
     if not idle and isinstance(now, int) and isinstance(seqs, int) and now // 2 >= seqs:
         return f"max_num_batched_tokens {now // 2} for shorter steps"
-    return (
-        f"a higher rate: the limits made {_percent(bound)} of the waiting"
-        if bound
-        else "a higher rate: the limits did not bind"
-    )
+    return f"{heavier}: the limits made {_percent(bound)} of the waiting" if bound else f"{heavier}: the limits did not bind"
 
 
 def _percent(share: float) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from app.store import report_figures as figures
 from app.store import runs
-from app.store.advice import memory_of
+from app.store.advice import memory_of, more_load
 from app.store.reconcile import reconcile
 from app.store.report_figures import Samples, Slo
 from app.store.report_rows import Gathered, gather, prefilled
@@ -85,5 +85,6 @@ def _judge(run: Mapping[str, Any], found: dict[str, Any], life: Mapping[str, Any
         steps=found["steps"],
         memory=memory_of(life),
         run=run["id"],
+        heavier=more_load(run["parameters"]),
     )
     return {"verdict": word, "verdict_reason": why, "headline": line, "simulated": simulated} | found

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.percents import percents
-from app.store.advice import BOUND_SHARE, GROW, NO_BOUND, Memory, suggestion
+from app.store.advice import BOUND_SHARE, GROW, MORE_LOAD, NO_BOUND, Memory, suggestion
 from app.store.reconcile import mismatch
 
 LATENESS_BOUND_MS = 50.0
@@ -81,29 +81,30 @@ def headline(
     steps: Mapping[str, Any] | None = None,
     memory: Memory = NO_BOUND,
     run: str = "RUN",
+    heavier: str = MORE_LOAD,
 ) -> str:
     """The first line: who got no answer, the binding constraint, one setting to try; a valid run's verdict before, why a run
     is limited after it. An invalid one has its reason first: nothing of it holds.
     """
     steps = steps or {}
-    cause = _unanswered(reconciliation or {}) + _cause(waits, settings, steps.get("budget_used"), memory)
+    cause = _unanswered(reconciliation or {}) + _cause(waits, settings, steps.get("budget_used"), memory, heavier)
     if word in LIMITED:
         return f"{cause}; {_limited(word, reason, steps.get('host_late_time') or 0.0, run)}"
     return f"{word}: {reason}; {cause}" if reason else f"{word}: {cause}"
 
 
 def _cause(
-    waits: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], budget_used: float | None, memory: Memory
+    waits: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], budget_used: float | None, memory: Memory, heavier: str
 ) -> str:
     """What the waiting was for, and what to try. `step` is no limit: where one made a part of the waiting, it is named too."""
     if not waits:
-        return "nobody waited; try a higher rate"
+        return f"nobody waited; try {heavier}"
     ordered = _ordered(waits)
     named = _named(waits)
     bound = sum(waits[name]["share"] for name in ordered if name != "step")
     shown = dict(zip(ordered, percents([waits[name]["share"] for name in ordered]), strict=True))
     said = [f"{shown[name]} % {'for' if n else 'of the waiting was for'} {_WORDS[name]}" for n, name in enumerate(named)]
-    advice = suggestion(named[-1], settings, budget_used, memory=memory, bound=bound)
+    advice = suggestion(named[-1], settings, budget_used, memory=memory, bound=bound, heavier=heavier)
     return ", ".join(said) + (f"; try {advice}" if advice else "")
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.store.advice import INSTEAD, Memory, memory_of, suggestion
+from app.store.advice import INSTEAD, Memory, memory_of, more_load, suggestion
+from app.store.verdict import headline
 from scheduler.runners.cost_model import available, load
 from scheduler.settings import SchedulerSettings
 
@@ -64,6 +65,22 @@ def test_limits_that_made_a_part_of_the_waiting_are_not_said_not_to_bind() -> No
     assert suggestion("step", settings, 0.01) == "a higher rate: the limits did not bind"
     assert suggestion("step", settings, 0.01, bound=0.03) == "a higher rate: the limits made 3 % of the waiting"
     assert suggestion("step", settings, 0.01, bound=0.002) == "a higher rate: the limits made under 1 % of the waiting"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"duration_s": 60.0, "rate": 2.5, "users": 3}, "a higher `rate` than 2.5"),
+        ({"users": 16}, "a higher `users` than 16"),
+        ({"noisy_users": 0, "polite_rate": 1.0}, "a higher rate"),
+        ({"points": "0:1 10:5"}, "a higher rate"),
+        (None, "a higher rate"),
+    ],
+)
+def test_more_load_is_said_by_the_parameter_that_makes_it(parameters: dict[str, Any] | None, words: str) -> None:
+    assert more_load(parameters) == words
+    assert suggestion("step", {}, 0.01, heavier=words) == f"{words}: the limits did not bind"
+    assert headline("valid", None, {}, {}, heavier=words) == f"valid: nobody waited; try {words}"
 
 
 def test_memory_unknown_is_another_thing_than_memory_without_bound() -> None:
