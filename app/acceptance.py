@@ -126,12 +126,15 @@ class Acceptance:
             self.engine.submit(self._trials.go_on())
 
     def expire(self) -> None:
-        """While there is no engine to keep them, or it has not got them yet: end what has passed its time-out."""
-        if self.engine is not None and self.engine.up and not self._trials.on:
+        """While there is no engine to keep them, or it has not got them yet: end what has passed its time-out. Who is tried is
+        the engine's."""
+        up = self.engine is not None and self.engine.up
+        if up and not self._trials.on:
             return
         now = self._clock()
         for track, submit in self._in_flight.unsubmitted():
-            if submit.timeout_at is not None and submit.timeout_at <= now:
+            late = submit.timeout_at is not None and submit.timeout_at <= now
+            if late and (not up or self._trials.holds(track.answer.unfinished)):
                 track.answer.fail(self._timeout_problem())
                 self.end_by_web(track.answer, "timeout", None)
 

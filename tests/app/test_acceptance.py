@@ -197,6 +197,20 @@ def test_what_killed_two_engines_ends_with_an_error_of_its_own_and_the_cause_is_
     assert [each.id for each in stage.acceptance.resubmit()] == ["req_w"]
 
 
+def test_who_is_tried_is_the_engines_whatever_its_time_out() -> None:
+    stage = Stage()
+    one = answer("req_p")
+    one.tracks[0].submit = submit("req_p", timeout_at=77)
+    stage.begin(one)
+    list(stage.acceptance.resubmit())
+    stage.flight.event(queued("req_p", 1))
+    stage.flight.event(scheduled(1))
+    stage.acceptance.engine_gone()
+    assert [each.id for each in stage.acceptance.resubmit()] == ["req_p"]
+    stage.acceptance.expire()
+    assert stage.writer.ends == [] and one.problem is None, "it was given it, and may not have said so yet"
+
+
 def test_while_one_is_tried_the_web_keeps_the_time_outs_and_aborts_of_who_waits_behind() -> None:
     stage = Stage()
     stage.begin(answer("req_p"))
