@@ -246,7 +246,11 @@ class Server:
     def _keys(self) -> dict[bytes, keys.Holder] | None:
         if not self.settings.api_key_file:
             return None
-        known = keys.read_keys(Path(self.settings.api_key_file).read_text("utf-8"))
+        try:
+            known = keys.read_keys(Path(self.settings.api_key_file).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            why = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise ValueError(f"--api-key-file {self.settings.api_key_file}: {why}") from error
         known.update(keys.read_keys(f"{LOADGEN} {self._loadgen_key} infer,load"))
         return known
 

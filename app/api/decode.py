@@ -2,7 +2,8 @@
 
 Refused: bytes that are not UTF-8, duplicate keys, NaN and infinities (written out or by overflow), numbers of absurd
 length, nesting beyond 64, more values than a request can mean, lone surrogates, a root that is not an object.
-Invariant: what `decode_object` returns can be encoded as UTF-8 JSON again and holds only finite numbers.
+Invariant: what `decode_object` returns can be encoded as UTF-8 JSON again and holds only finite numbers, whole ones of at
+most 64 bits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from app.api.errors import ApiError, bad
 
 MAX_DEPTH = 64
 MAX_DIGITS = 20
+_LONG = re.compile(rb"[0-9]{19}")
 MAX_VALUES = 300_000  # commas and brackets outside strings: decoding holds the hub, and so many take about 0.1 s
 # Possessive, and a string need not end: with either left out, 32 kB of escaped quotes cost seconds of backtracking.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},]', re.DOTALL)
@@ -37,7 +39,7 @@ def decode_object(body: bytes) -> dict[str, Any]:
         raise bad(f"the body is nested deeper than {MAX_DEPTH}", None, "invalid_json") from None
     if not isinstance(value, dict):
         raise bad("the body must be a JSON object", None, "invalid_type")
-    if b"\\u" in body:
+    if b"\\u" in body or _LONG.search(body):
         _check_scalars(value, "")
     return value
 
@@ -104,7 +106,9 @@ def _constant(text: str) -> float:
 
 
 def _check_scalars(value: Any, path: str) -> None:
-    """Escapes can spell half a surrogate pair, which no encoding can carry."""
+    """Escapes can spell half a surrogate pair, and digits a number beyond 64 bits: no encoding of ours can carry either."""
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+        raise bad(f"{path} is beyond 64 bits", path or None, "integer_out_of_range")
     if isinstance(value, str):
         try:
             value.encode("utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from app.api import fields
+from app.api import fields, outcomes
 from app.api.answers import attached, json_answer
 from app.api.decode import decode_lines, decode_object
 from app.api.departures import with_departures
@@ -61,6 +61,8 @@ def offered(name: str) -> Response:
 def start() -> Response:
     """Begin a run of ours, or register one whose generator is somebody else's."""
     here = parts()
+    if here.draining():
+        raise ApiError(outcomes.shutting_down())
     asked = _asked(decode_object(request.get_data(cache=False)))
     if not asked.external and not here.engine.up:
         raise unavailable(f"the engine is {here.engine.status.state}", "engine_loading", 2.0)
@@ -77,7 +79,7 @@ def start() -> Response:
 def list_runs() -> Response:
     """Newest first."""
     size = request.args.get("limit", "100")
-    if not (size.isascii() and size.isdigit() and 1 <= int(size[:6]) <= 1000):
+    if not (size.isascii() and size.isdigit() and len(size) <= 4 and 1 <= int(size) <= 1000):
         raise bad("limit must be between 1 and 1000", "limit", "invalid_value")
     found = known_run(parts().run_native, parts().queries.runs, int(size), request.args.get("before") or None)
     return json_answer(found | {"items": with_departures([_as_of_now(run) for run in found["items"]])})

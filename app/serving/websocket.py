@@ -69,7 +69,7 @@ def handshake_problem(environ: dict[str, Any]) -> str | None:
     if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
         return "a websocket needs the header Sec-WebSocket-Version: 13"
     if not KEY.fullmatch(environ.get("HTTP_SEC_WEBSOCKET_KEY", "")):
-        return "a websocket needs the header Sec-WebSocket-Key"
+        return "a websocket needs the header Sec-WebSocket-Key, 16 bytes in base64"
     return None
 
 

@@ -92,5 +92,5 @@ def _gaps(value: object) -> bytes | None:
         raise QueryError("gaps_ms must be a list of numbers", "gaps_ms")
     try:
         return pack_gaps(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise QueryError("gaps_ms must hold finite numbers that are not negative", "gaps_ms") from None

@@ -110,7 +110,7 @@ def limit(text: str | None, most: int = MAX_PAGE, default: int = DEFAULT_PAGE, p
     """A whole number from 1 to `most`."""
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:12]) <= most:
+    if not text.isascii() or not text.isdigit() or len(text) > 20 or not 1 <= int(text) <= most:
         raise QueryError(f"{param} must be a whole number from 1 to {most}, not {text!r}", param)
     return int(text)
 

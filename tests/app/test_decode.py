@@ -38,6 +38,8 @@ JSON = st.recursive(
         (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
         (b'{"a": 1, "a": 2}', "a"),
         (b'{"b": {"c": ["\\ud800"]}}', "b.c[0]"),
+        (b'{"set": {"a": [1, 18446744073709551616]}}', "set.a[1]"),
+        (b'{"max_num_seqs": -9223372036854775809}', "max_num_seqs"),
     ],
 )
 def test_what_is_not_strict_json_is_a_400_that_names_the_field(body: bytes, param: str | None) -> None:

@@ -153,3 +153,18 @@ def test_the_scenarios_are_listed_with_their_parameters(server: LiveServer) -> N
     assert {"first_look", "steady", "poisson", "burst", "noisy_neighbour", "tutorial"} <= set(names)
     assert server.get("/api/scenarios/steady")["parameters"]
     assert refused(server, "/api/scenarios/nowhere", method="GET")[0] == 404
+
+
+@pytest.mark.parametrize("size", ["0", "1001", "000001" + "9" * 30, "9" * 5000])
+def test_a_limit_that_is_none_is_named_however_long_it_is(server: LiveServer, size: str) -> None:
+    assert refused(server, f"/api/runs?limit={size}", method="GET")[:2] == (400, "limit")
+
+
+@pytest.mark.parametrize("name", ["from_seq", "to_seq"])
+def test_a_seq_that_no_database_takes_is_named(server: LiveServer, name: str) -> None:
+    assert refused(server, f"/api/steps?{name}={1 << 63}", method="GET")[:2] == (400, name)
+
+
+def test_a_setting_beyond_64_bits_is_named(server: LiveServer) -> None:
+    assert refused(server, "/api/scheduler", {"max_num_seqs": 10**20 - 1}, "PATCH")[:2] == (400, "max_num_seqs")
+    assert refused(server, "/api/runs", {"external": True, "set": {"a": 1 << 64}})[:2] == (400, "set.a")

@@ -54,6 +54,15 @@ def test_what_cannot_be_started_says_why_in_one_line(
     assert not (tmp_path / "d").exists(), "nothing half-created"
 
 
+@pytest.mark.parametrize(("content", "said"), [(b"", "it holds no key"), (b"\xd7\xff", "it is not text in UTF-8")])
+def test_a_key_file_that_is_none_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_bytes(content)
+    code, line = start(
+        "--runner", "null", "--port", "0", "--data-dir", str(tmp_path / "d"), "--api-key-file", f"{tmp_path}/keys"
+    )
+    assert code == 2 and f"--api-key-file {tmp_path}/keys: {said}" in line and "\n" not in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -113,6 +122,10 @@ def test_a_stop_lets_a_stream_finish_and_refuses_new_work(tmp_path: Path) -> Non
             wait_until(lambda: server.get("/api/live")["gauges"]["running"] == 1)
             server.process.terminate()
             wait_until(lambda: _status(server) == 503, 5)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                server.post("/api/runs", {"external": True})
+            assert refused.value.code == 503 and refused.value.headers["Retry-After"], "no load is begun either"
+            refused.value.close()
             data = running.read()
         assert data.endswith(b"data: [DONE]\n\n") and b'"finish_reason":"length"' in data
         assert server.process.wait(10) == 0

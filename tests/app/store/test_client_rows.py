@@ -45,6 +45,7 @@ def test_a_minimal_line_is_enough() -> None:
     [
         ("id", ""), ("id", 5), ("id", "x" * 201), ("status", "fine"), ("sent_ms", "soon"), ("sent_ms", float("nan")), ("n", -1),
         ("http", 1.5), ("output_tokens", True), ("tenant", 3), ("gaps_ms", "x"), ("gaps_ms", [-1]), ("gaps_ms", ["x"]),
+        ("gaps_ms", [1e308]),
     ],
 )  # fmt: skip
 def test_a_bad_field_is_named(field: str, value: object) -> None:

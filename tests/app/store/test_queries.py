@@ -83,7 +83,7 @@ def test_a_bad_parameter_is_named() -> None:
         with pytest.raises(QueryError) as caught:
             filters({name: value})
         assert caught.value.param == name
-    for bad in ("0", "1001", "ten", "-1", "\u0663"):
+    for bad in ("0", "1001", "ten", "-1", "\u0663", "0" * 12 + "1001", "9" * 5000):
         with pytest.raises(QueryError) as caught:
             limit(bad)
         assert caught.value.param == "limit"
