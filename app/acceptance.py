@@ -126,15 +126,15 @@ class Acceptance:
             self.engine.submit(self._trials.go_on())
 
     def expire(self) -> None:
-        """While there is no engine to keep them, or it has not got them yet: end what has passed its time-out. Who is tried is
-        the engine's."""
+        """While there is no engine to keep them, or it has got nothing of an answer yet: end what has passed its time-out. Of one
+        that is tried the engine keeps the time, and what is held of it ends when the engine gets it."""
         up = self.engine is not None and self.engine.up
         if up and not self._trials.on:
             return
         now = self._clock()
         for track, submit in self._in_flight.unsubmitted():
             late = submit.timeout_at is not None and submit.timeout_at <= now
-            if late and (not up or self._trials.holds(track.answer.unfinished)):
+            if late and (not up or self._trials.keeps(track.answer.unfinished)):
                 track.answer.fail(self._timeout_problem())
                 self.end_by_web(track.answer, "timeout", None)
 

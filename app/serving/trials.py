@@ -56,6 +56,10 @@ class Trials:
         """Has the engine not got one of these yet?"""
         return self.on and not {*self._held, *self._to_try}.isdisjoint(ids)
 
+    def keeps(self, ids: Iterable[str]) -> bool:
+        """Has the engine got none of these yet?"""
+        return self.on and {*self._held, *self._to_try}.issuperset(ids)
+
     def go_on(self) -> Iterator[Submit]:
         """Once who is tried has got its first token, or has ended, it is the next one's turn."""
         if self._tried is not None and self._in_flight.before_token(self._tried[0]) is None:

@@ -71,7 +71,7 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path, how: signal.Signals) -> No
         child.send_signal(how)
         code, lines, _ = finish(child)
     rows = read_lines(tmp_path / "requests.jsonl")
-    assert code == 0 and time.monotonic() - began < 30, "not after its minute"
+    assert code == 0 and time.monotonic() - began < 9
     assert len(rows) == len(server.posts) == lines[-1]["sent"] == lines[-1]["incomplete"]
     assert {row["status"] for row in rows} == {"incomplete"} and all(row["first_ms"] is not None for row in rows)
     assert {row["id"] for row in server.records} == {row["id"] for row in rows}
@@ -112,7 +112,7 @@ def test_first_look_measures_and_then_offers_more(tmp_path: Path) -> None:
     with FakeServer(well_behaved(0.5, 0.02)) as server:
         code, lines, _ = run(server, tmp_path, *arguments)
     rows = read_lines(tmp_path / "requests.jsonl")
-    assert code == 0 and lines[-1]["capacity"] > 20
+    assert code == 0 and lines[-1]["capacity"] > 100
     assert lines[-1]["sent"] == sum(lines[-1][name] for name in FIGURES) == len(rows)
     measured, offered = [r for r in rows if r["due_ms"] is None], [r for r in rows if r["due_ms"] is not None]
     assert len(measured) >= 24 and offered and min(r["due_ms"] for r in offered) > 1900
@@ -128,7 +128,7 @@ def test_two_processes_play_one_schedule(tmp_path: Path) -> None:
     assert lines[-1]["sent"] == sum(lines[-1][name] for name in FIGURES) == len(rows) == len({row["id"] for row in rows})
     assert {row["n"] % 2 for row in rows} == {0, 1} and {row["id"] for row in server.records} == {row["id"] for row in rows}
     lateness = sorted(row["sent_ms"] - row["due_ms"] for row in rows)
-    assert lateness[len(lateness) // 2] < 250
+    assert lateness[len(lateness) // 2] < 50
 
 
 def test_orders_change_the_rate_of_every_process_and_end_the_run_at_once(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_orders_change_the_rate_of_every_process_and_end_the_run_at_once(tmp_pat
     rows = read_lines(tmp_path / "requests.jsonl")
     at_ms = said["rate_changes"][0]["at_s"] * 1e3
     after = [row for row in rows if at_ms <= row["due_ms"] < at_ms + 1000]
-    assert code == 0 and "no order: b'nonsense" in err and time.monotonic() - began < 30, "not after its minute"
+    assert code == 0 and "no order: b'nonsense" in err and time.monotonic() - began < 9
     assert len(after) == pytest.approx(100, abs=40) and {row["n"] % 2 for row in after} == {0, 1}
     assert len(rows) == lines[-1]["sent"] == lines[-1]["incomplete"] and lines[-1]["rate_factor"] == 10.0
 

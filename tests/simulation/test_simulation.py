@@ -18,8 +18,9 @@ FIRST = int(os.environ.get("FIRST_SEED", "0"))
 SHOWN = 5
 # Seeds that found faults of the product: an end told before it was durable (50); a row that stayed although it had been
 # refused (113); an answer that waited for ever since it had ended before its row was refused (20); a frozen engine that was
-# held for ever (191, 256, 1312, 1728, 2039); messages of a life that is over heard before the next began (105).
-KEPT = (20, 50, 105, 113, 191, 256, 1312, 1728, 2039)
+# held for ever (191, 256, 1312, 1728, 2039); messages of a life that is over heard before the next began (105); one that
+# had a frozen engine alone, whole or in part, and was ended by the web (9214, 12095).
+KEPT = (20, 50, 105, 113, 191, 256, 1312, 1728, 2039, 9214, 12095)
 COMPARED = (0, 8, 19, 43, 105)
 
 

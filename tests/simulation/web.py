@@ -31,7 +31,7 @@ from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.engine_ties import Listeners
 from app.wiring import Server
-from scheduler.core.events import Event, RequestFinished, RequestQueued
+from scheduler.core.events import Event, RequestQueued
 from scheduler.core.request import SamplingParams
 from scheduler.engine.messages import Events, Ready, StepDone, Submit
 from scheduler.errors import EngineGone
@@ -209,8 +209,6 @@ class Web:
         for event in events:
             if isinstance(event, RequestQueued) and event.id not in self.in_flight._by_id and self.engines[-1].process.alive:
                 self.strays.append(event.id)
-            elif isinstance(event, RequestFinished) and event.slot < 0 and event.id in self.strays:
-                self.strays.remove(event.id)  # called back before a frozen engine had read either: nothing was computed for it
 
     def _breathe(self) -> None:
         self.world.pause(0)

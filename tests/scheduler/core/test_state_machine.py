@@ -26,7 +26,7 @@ from scheduler.core.policies.catalog import CATALOG, make
 from scheduler.core.request import Request, RequestState, WaitReason
 from scheduler.core.scheduler import Scheduler
 
-EXAMPLES = int(os.environ.get("SEEDS", "250"))
+EXAMPLES = int(os.environ.get("SEEDS", "500"))
 MOVES = 70
 STOP = 7
 SHARED = [100 + i for i in range(16)]

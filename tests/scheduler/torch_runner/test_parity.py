@@ -150,7 +150,6 @@ def test_the_capital_of_france_is_paris_alone_and_among_ten(
 
 
 # bfloat16: no sequence equality across plans is asked of it (8 bits of mantissa tie too often). What must hold, holds.
-# Four of the questions are enough: without instructions for it, as in CI, a CPU takes four times as long as in float32.
 
 
 @pytest.fixture(scope="module")
@@ -160,27 +159,27 @@ def bfloat16_runner() -> TorchRunner:
 
 @pytest.fixture(scope="module")
 def bfloat16_answers(bfloat16_runner: TorchRunner, prompts: list[list[int]]) -> dict[str, list[int]]:
-    return Driver(bfloat16_runner, budget=64, seed=1).generate(chats(prompts[:4]))
+    return Driver(bfloat16_runner, budget=64, seed=1).generate(chats(prompts))
 
 
 def test_bfloat16_gives_the_same_tokens_for_the_same_plans(
     bfloat16_runner: TorchRunner, bfloat16_answers: dict[str, list[int]], prompts: list[list[int]]
 ) -> None:
-    assert Driver(bfloat16_runner, budget=64, seed=2).generate(chats(prompts[:4])) == bfloat16_answers
+    assert Driver(bfloat16_runner, budget=64, seed=2).generate(chats(prompts)) == bfloat16_answers
 
 
 def test_the_best_token_in_bfloat16_is_mostly_that_of_float32(
     bfloat16_runner: TorchRunner, prompts: list[list[int]], expected: list[list[int]]
 ) -> None:
-    """Teacher-forced over reference outputs: each position's argmax against the reference's token."""
+    """Teacher-forced over all reference outputs: each position's argmax against the reference's token."""
     agreed = total = 0
-    for ids, output in zip(prompts[:4], expected[:4], strict=True):
+    for ids, output in zip(prompts, expected, strict=True):
         batch = _scored(bfloat16_runner, ids + output, len(ids) - 1, len(output))
         with torch.inference_mode():
             logits, _ = bfloat16_runner.model.forward(batch, bfloat16_runner._attention)
         agreed += int((logits.float().argmax(-1) == torch.tensor(output)).sum())
         total += len(output)
-    assert agreed / total >= 0.95 and total >= 60, (agreed, total)
+    assert agreed / total >= 0.95
 
 
 def test_paris_is_the_answer_in_bfloat16_too(text: Text, bfloat16_answers: dict[str, list[int]]) -> None:
