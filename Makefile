@@ -50,8 +50,8 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
 # First what touches no socket of another process, then what waits for browsers, then what waits for servers, a file to a worker each
-# in their order, the longest first (four at once were too many for waits that have an end); then what mostly stands still while somebody is dead or away; then what
-# holds the host to a pace, one after another.
+# (four at once were too many for waits that have an end); then what mostly stands still while somebody is dead or away; then what
+# holds the host to a pace, one after another. In the order given where the longest files have the fewest tests.
 test: $(TEST) browser postgresql ## run everything that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(UNIT) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser $(PYTEST_ARGS)

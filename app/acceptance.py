@@ -126,8 +126,8 @@ class Acceptance:
             self.engine.submit(self._trials.go_on())
 
     def expire(self) -> None:
-        """While there is no engine to keep them, or it has got nothing of an answer yet: end what has passed its time-out. Of one
-        that is tried the engine keeps the time, and what is held of it ends when the engine gets it."""
+        """While there is no engine to keep them, or it has got nothing of an answer yet: end what has passed its time-out.
+        Of one that is tried the engine keeps the time, and what is held of it ends when the engine gets it."""
         up = self.engine is not None and self.engine.up
         if up and not self._trials.on:
             return

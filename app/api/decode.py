@@ -17,7 +17,6 @@ from app.api.errors import ApiError, bad
 
 MAX_DEPTH = 64
 MAX_DIGITS = 20
-_LONG = re.compile(rb"[0-9]{19}")
 MAX_VALUES = 300_000  # commas and brackets outside strings: decoding holds the hub, and so many take about 0.1 s
 # Possessive, and a string need not end: with either left out, 32 kB of escaped quotes cost seconds of backtracking.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},]', re.DOTALL)
@@ -35,11 +34,14 @@ def decode_object(body: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         message = f"the body is not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
         raise bad(message, None, "invalid_json") from None
+    except OverflowError:
+        _check_scalars(_whole.decode(text), "")
+        raise
     except RecursionError:
         raise bad(f"the body is nested deeper than {MAX_DEPTH}", None, "invalid_json") from None
     if not isinstance(value, dict):
         raise bad("the body must be a JSON object", None, "invalid_type")
-    if b"\\u" in body or _LONG.search(body):
+    if b"\\u" in body:
         _check_scalars(value, "")
     return value
 
@@ -95,10 +97,22 @@ def _float(text: str) -> float:
     return value
 
 
-def _int(text: str) -> int:
+def _of_digits(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
         raise bad(f"an integer has more than {MAX_DIGITS} digits", None, "invalid_json")
     return int(text)
+
+
+def _int(text: str) -> int:
+    """Raises OverflowError beyond 64 bits: where that stands, only the whole value can tell."""
+    value = _of_digits(text)
+    if len(text) > 18 and _beyond(value):
+        raise OverflowError
+    return value
+
+
+def _beyond(value: int) -> bool:
+    return not -(1 << 63) <= value < 1 << 64
 
 
 def _constant(text: str) -> float:
@@ -107,7 +121,7 @@ def _constant(text: str) -> float:
 
 def _check_scalars(value: Any, path: str) -> None:
     """Escapes can spell half a surrogate pair, and digits a number beyond 64 bits: no encoding of ours can carry either."""
-    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+    if type(value) is int and _beyond(value):
         raise bad(f"{path} is beyond 64 bits", path or None, "integer_out_of_range")
     if isinstance(value, str):
         try:
@@ -124,3 +138,4 @@ def _check_scalars(value: Any, path: str) -> None:
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_int=_int, parse_constant=_constant)
+_whole = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_int=_of_digits, parse_constant=_constant)

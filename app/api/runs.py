@@ -23,6 +23,8 @@ from app.store import failures as failure_rows
 from app.store import runs as run_rows
 from app.store.adopt import adopt as adopt_run
 from app.store.adopt import forget, simulation_file
+from app.store.errors import QueryError
+from app.store.filters import limit
 from app.store.shapes import shapes_json
 from app.supervisor import scenarios
 from app.supervisor.load_runs import NoRate, RunActive
@@ -78,10 +80,11 @@ def start() -> Response:
 @runs.get("/runs")
 def list_runs() -> Response:
     """Newest first."""
-    size = request.args.get("limit", "100")
-    if not (size.isascii() and size.isdigit() and len(size) <= 4 and 1 <= int(size) <= 1000):
-        raise bad("limit must be between 1 and 1000", "limit", "invalid_value")
-    found = known_run(parts().run_native, parts().queries.runs, int(size), request.args.get("before") or None)
+    try:
+        size = limit(request.args.get("limit"), default=100)
+    except QueryError as error:
+        raise bad(error.message, error.param, "invalid_value") from error
+    found = known_run(parts().run_native, parts().queries.runs, size, request.args.get("before") or None)
     return json_answer(found | {"items": with_departures([_as_of_now(run) for run in found["items"]])})
 
 
