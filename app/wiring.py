@@ -54,6 +54,7 @@ WORKERS = 4
 BACKLOG = 1024
 LOADGEN = "loadgen"  # whose key our own load generators have
 OVERFLOW_S = 0.02  # between two looks whether the records have caught up
+ENGINE_STOP_S = 5.0  # for the engine to end what runs; then it is ended
 
 
 class Server:
@@ -139,13 +140,17 @@ class Server:
         end = time.monotonic() + self.settings.drain
         while self.in_flight.sequences and self.engine.status.state != "failed" and time.monotonic() < end:
             gevent.sleep(0.05)
-        self.engine.stop()
-        self._end_rest()
+        self.end_all(ENGINE_STOP_S)
         gevent.sleep(0.05)
         self.http.stop(timeout=1.0)
         self.pusher.stop()
         self._workers.run(self.writer.close)
         self.parts.queries.close()
+
+    def end_all(self, engine_s: float) -> None:
+        """End what runs as `abort: shutdown`, in the engine's name if it answers within `engine_s` seconds, else in ours."""
+        self.engine.stop(engine_s)
+        self._end_rest()
 
     def _make_load_runs(self) -> LoadRuns:
         return LoadRuns(

@@ -128,6 +128,16 @@ def rows(server: LiveServer) -> dict[str, dict[str, Any]]:
     return {row["client_request_id"]: row for row in server.get("/api/requests?limit=1000")["items"]}
 
 
+def row_once(server: LiveServer, name: str, question: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """The row of `name` once it is there and answers `question`: the engine may be at a request before its row is durable."""
+    return dict(wait_until(lambda: (row := rows(server).get(name)) and question(row) and row, what=f"the row of {name}"))
+
+
+def has_ended(row: dict[str, Any]) -> bool:
+    """The records say that it is over."""
+    return bool(row["state"] == "finished")
+
+
 def at_rest(server: LiveServer, seconds: float = 60.0) -> None:
     """Wait until nothing is in flight and nothing is open; then all blocks are free."""
 

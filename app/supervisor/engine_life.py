@@ -79,8 +79,8 @@ class EngineLife:
         self._begin()
         self._spawn(partial(self.watch.keep, lambda: self._stopping, self._kill_hung), "engine-watch")
 
-    def stop(self, timeout: float = 5.0) -> None:
-        """End the engine; what is unfinished ends as `abort: shutdown`."""
+    def stop(self, timeout: float) -> None:
+        """End the engine, by force after `timeout` seconds; what is unfinished ends as `abort: shutdown`."""
         self._stopping = True
         if self._client is not None:
             self._client.stop(timeout)

@@ -110,7 +110,7 @@ def test_from_a_death_to_the_next_life_the_engine_is_down_and_not_loading() -> N
 def test_an_end_that_was_asked_for_is_no_crash() -> None:
     stage = Stage()
     stage.clients[0].ready()
-    stage.life.stop()
+    stage.life.stop(5.0)
     assert stage.gone == [] and stage.statuses[-1] == ("down", engine_life.STOPPED)
     assert stage.life.status.text.startswith("shutdown"), "whoever asks hears the same as whoever is told"
 
@@ -207,5 +207,5 @@ def test_without_a_number_for_it_no_life_begins_until_there_is_one() -> None:
 def test_a_stopped_life_is_the_last_one() -> None:
     stage = Stage()
     stage.clients[0].ready()
-    stage.life.stop()
+    stage.life.stop(5.0)
     assert len(stage.clients) == 1

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from live_server import ROOT, LiveServer, engine_processes, wait_until
-from plain_client import Call, at_rest, gauges, ledger, rows
+from plain_client import Call, at_rest, gauges, has_ended, ledger, row_once, rows
 
 HARDWARE = ("--runner", "simulated", "--hardware", "h100-llama-3.1-8b-tp1-bf16", "--set", "max_num_seqs=8")
 MODEL = ROOT / "data" / "models" / "SmolLM2-135M-Instruct"
@@ -210,7 +210,7 @@ def test_who_leaves_or_runs_out_of_time_while_there_is_no_engine_is_not_served_b
         wait_until(lambda: "hasty" in rows(server))
         kill_until_it_rests(server)
         waiting[0].hang_up()
-        wait_until(lambda: rows(server)["w0"]["state"] == "finished")
+        row_once(server, "w0", has_ended)
         assert hasty.over().error == "timeout"
         for call in [*streaming, *waiting[1:]]:
             call.over()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from live_server import LiveServer, wait_until
-from plain_client import Call, at_rest, gauges, ledger, rows
+from plain_client import Call, at_rest, gauges, has_ended, ledger, row_once, rows
 
 LEAVING = int(os.environ.get("HANG_UPS", "300"))
 BATCH = 30
@@ -30,7 +30,7 @@ def freed(server: LiveServer) -> bool:
 
 
 def gone(server: LiveServer, name: str) -> None:
-    row = wait_until(lambda: (found := rows(server)[name])["state"] == "finished" and found)
+    row = row_once(server, name, has_ended)
     assert (row["finish"], row["detail"]) == ("abort", "client_gone")
 
 
@@ -66,7 +66,7 @@ def test_in_decode(server: LiveServer, streamed: bool) -> None:
     left = Call(server, f"decode-{streamed}", streamed=streamed, max_tokens=20_000)
     if streamed:
         left.until(lambda data: data.count(b'"text"') > 3)
-    wait_until(lambda: gauges(server)["running"] == 1 and rows(server)[left.name]["ttft_ms"] is not None)
+    row_once(server, left.name, lambda row: row["ttft_ms"] is not None)
     left.hang_up()
     wait_until(lambda: freed(server), 5)
     gone(server, left.name)
@@ -83,7 +83,7 @@ def test_of_many_sequences_all_end(server: LiveServer) -> None:
 def test_after_the_last_token_it_is_finished(server: LiveServer) -> None:
     late = Call(server, "late", max_tokens=3).until(lambda data: b'"finish_reason":"length"' in data)
     late.hang_up(reset=True)
-    row = wait_until(lambda: (found := rows(server)["late"])["state"] == "finished" and found)
+    row = row_once(server, "late", has_ended)
     assert (row["finish"], row["detail"], row["output_tokens"]) == ("length", None, 3)
 
 

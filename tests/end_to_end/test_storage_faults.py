@@ -18,7 +18,7 @@ from statistics import median
 
 import pytest
 from live_server import LiveServer, wait_until
-from plain_client import Call, at_rest, ledger, rows
+from plain_client import Call, at_rest, ledger, row_once, rows
 
 HARDWARE = ("--runner", "simulated", "--hardware", "h100-llama-3.1-8b-tp1-bf16")
 _names = count()
@@ -100,7 +100,7 @@ def test_a_long_lock_refuses_new_work_and_loses_nothing(tmp_path: Path) -> None:
     with LiveServer(tmp_path / "d", *HARDWARE) as server:
         running = Call(server, "running", max_tokens=20_000).until(lambda data: b'"text"' in data)
         short = Call(server, "short", max_tokens=300).until(lambda data: b'"text"' in data)
-        wait_until(lambda: rows(server)["short"]["state"] == "running")  # tokens leave before the rows that tell of them
+        row_once(server, "short", lambda row: row["state"] == "running")  # tokens leave before the rows that tell of them
         with locked(server):
             refused_soon(server, "storage_busy")
             streams_on(running)

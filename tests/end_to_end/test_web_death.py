@@ -147,15 +147,31 @@ def test_a_stop_with_a_frozen_engine_ends_in_order_too(tmp_path: Path) -> None:
         assert books.ask("SELECT finish, detail FROM requests") == [("abort", "shutdown")]
 
 
-def test_a_second_signal_ends_at_once_and_the_next_start_closes_the_rows(tmp_path: Path) -> None:
+def test_after_a_second_signal_everybody_is_told_and_every_row_ends(tmp_path: Path) -> None:
+    with LiveServer(tmp_path / "d", *HARDWARE, "--drain", "60") as server:
+        calls = busy(server)
+        stop(server)
+        server.process.terminate()
+        for call in calls:
+            assert call.over().error == "server_shutting_down"
+        assert server.process.wait(10) == 0
+        books = ledger(server.data_dir)
+        books.check()
+        assert books.ask("SELECT DISTINCT finish, detail FROM requests") == [("abort", "shutdown")]
+
+
+def test_a_third_signal_ends_at_once_and_the_next_start_closes_the_rows(tmp_path: Path) -> None:
     with LiveServer(tmp_path / "d", *HARDWARE, "--drain", "60") as server:
         calls = busy(server)
         engine = server.engine_pid()
+        assert engine is not None
         stop(server)
+        os.kill(engine, signal.SIGSTOP)  # whoever would tell them waits for it
         server.process.terminate()
+        server.process.send_signal(signal.SIGINT)  # not SIGTERM again: two of one kind may be taken for one
         assert server.process.wait(10) == 1
         wait_until(lambda: engine not in engine_processes(), 10, "its engine to end")
         for call in calls:
-            call.over()
+            assert call.over().error is None and "[DONE]" not in call.data.decode()
     with LiveServer(tmp_path / "d", *HARDWARE) as again:
         ledger(again.data_dir).check()

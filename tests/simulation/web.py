@@ -30,7 +30,7 @@ from app.store.accepted import AcceptedRow, sequence_ids
 from app.store.writer import Writer
 from app.supervisor.engine_life import EngineLife
 from app.supervisor.engine_ties import Listeners
-from app.wiring import Server
+from app.wiring import ENGINE_STOP_S, Server
 from scheduler.core.events import Event, RequestQueued
 from scheduler.core.request import SamplingParams
 from scheduler.engine.messages import Events, Ready, StepDone, Submit
@@ -89,7 +89,7 @@ class Web:
         while self.engine.status.state != "failed":
             self.world.sleep(0.2)
         self.draining = True
-        self.engine.stop()
+        self.engine.stop(ENGINE_STOP_S)
         Server._end_rest(self)  # type: ignore[arg-type]
         self.world.sleep(0.05)
         self.writer.close()
