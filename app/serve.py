@@ -128,7 +128,7 @@ def listening(settings: ServerSettings) -> Iterator[socket.socket]:
 
 
 def _wait(server: wiring.Server) -> int:
-    """Until a signal: then stop in order. A second one ends what still runs and gives the rest a second; a third, not even that."""
+    """Until a signal: then stop in order. A second one ends what runs and gives the rest a second; a third, not even that."""
     asked = Event()
     count = 0
 
