@@ -7,6 +7,7 @@ passes but a link, which is a navigation of a whole tab; forwarding headers (X-F
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,6 +16,8 @@ from app.api.errors import Problem
 
 OURSELVES = ("same-origin", "none")
 _CLOSE = {"Connection": "close"}
+_NAME = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,80})(:[0-9]{1,5})?")
+_NONCE = re.compile(r"[A-Za-z0-9+/]{22}==")  # 16 bytes: RFC 6455, 4.1
 
 
 def foreign_host(environ: Mapping[str, Any], hosts: frozenset[str]) -> Problem | None:
@@ -22,8 +25,9 @@ def foreign_host(environ: Mapping[str, Any], hosts: frozenset[str]) -> Problem |
     host = environ.get("HTTP_HOST", "")
     if host.lower() in hosts:
         return None
-    shown = "".join(c for c in host[:80] if c.isascii() and (c.isalnum() or c in ".-:[]"))
-    message = f"this server does not answer to the Host {shown!r}; --allow-host {shown or 'NAME'} allows it"
+    message = f"this server does not answer to the Host {ascii(host[:80])}"
+    if _NAME.fullmatch(host):
+        message += f"; --allow-host {host} allows it"
     return Problem(421, message, None, "misdirected_request", _CLOSE)
 
 
@@ -48,7 +52,7 @@ def no_websocket(environ: Mapping[str, Any]) -> Problem | None:
         environ.get("HTTP_UPGRADE", "").lower() == "websocket"
         and "upgrade" in {word.strip().lower() for word in environ.get("HTTP_CONNECTION", "").split(",")}
         and environ.get("HTTP_SEC_WEBSOCKET_VERSION") == "13"
-        and _is_nonce(environ.get("HTTP_SEC_WEBSOCKET_KEY", ""))
+        and _NONCE.fullmatch(environ.get("HTTP_SEC_WEBSOCKET_KEY", "")) is not None
     )
     if opening and query.get("EIO") == ["4"] and query.get("transport") == ["websocket"] and not query.keys() & {"sid", "j"}:
         return None
@@ -81,7 +85,3 @@ def _is_link(environ: Mapping[str, Any]) -> bool:
         and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
         and environ.get("HTTP_SEC_FETCH_DEST") == "document"
     )
-
-
-def _is_nonce(key: str) -> bool:
-    return len(key) == 24 and key.isascii() and key.endswith("==")

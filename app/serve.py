@@ -32,7 +32,7 @@ from app import settings as server_settings  # noqa: E402
 from app.announcements import announcements  # noqa: E402
 from app.known_names import check_names  # noqa: E402
 from app.settings import ServerSettings  # noqa: E402
-from scheduler.errors import BatchscopeError  # noqa: E402
+from scheduler.errors import BatchscopeError, in_words  # noqa: E402
 
 SWITCH_S = 0.0005  # Python's own 5 ms are too long: a native thread waits so long for each turn beside a busy hub, and the
 # writer needs one for each statement, since SQLite lets the interpreter go while it works
@@ -97,7 +97,7 @@ def data_directory(directory: Path) -> Iterator[Path]:
         directory.chmod(0o700)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Stop(USAGE, f"cannot use the data directory {directory}: {error.strerror}") from error
+        raise Stop(USAGE, f"cannot use the data directory {directory}: {in_words(error)}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -119,10 +119,8 @@ def listening(settings: ServerSettings) -> Iterator[socket.socket]:
         listener.bind((settings.host, settings.port))
     except OSError as error:
         listener.close()
-        why = error.strerror or str(error)
-        raise Stop(
-            USAGE, f"cannot listen on {settings.host} port {settings.port}: {why}; choose another with --port"
-        ) from error
+        where = f"{settings.host} port {settings.port}"
+        raise Stop(USAGE, f"cannot listen on {where}: {in_words(error)}; choose another with --port") from error
     with listener:
         yield listener
 

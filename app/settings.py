@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from scheduler.errors import SettingsError
+from scheduler.errors import SettingsError, in_words
 from scheduler.settings import ModelSettings, SchedulerSettings, parse_pairs
 
 PREFIX = "BATCHSCOPE_"
@@ -208,7 +208,7 @@ def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"cannot read {path}: {error}", str(path)) from error
+        raise SettingsError(f"cannot read {path}: {in_words(error)}", str(path)) from error
     known = {spec.name for spec in fields(ServerSettings)}
     for name in table:
         if name not in known:

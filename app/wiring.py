@@ -47,6 +47,7 @@ from app.version import VERSION
 from scheduler.core.events import Event
 from scheduler.engine.client import EngineClient
 from scheduler.engine.messages import Events, Ready, StepDone
+from scheduler.errors import in_words
 from scheduler.text import bundle
 
 READERS = 3
@@ -254,8 +255,7 @@ class Server:
         try:
             known = keys.read_keys(Path(self.settings.api_key_file).read_text("utf-8"))
         except (OSError, ValueError) as error:
-            why = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
-            raise ValueError(f"--api-key-file {self.settings.api_key_file}: {why}") from error
+            raise ValueError(f"--api-key-file {self.settings.api_key_file}: {in_words(error)}") from error
         known.update(keys.read_keys(f"{LOADGEN} {self._loadgen_key} infer,load"))
         return known
 

@@ -1,7 +1,8 @@
 """What serving costs around the engine: `python -m benchmarks.serving`. Server, clients and engine are processes of their own.
 
 engine_share    steps/s of the engine under the whole server (API, writer, one dashboard) ÷ the engine alone over the pair;
-                default model, 16 streams, all slots full. Pairs are interleaved, their order alternates, every value is shown
+                default model, 16 streams, all slots full. Both have their streams; one engine works while the other is stopped,
+                in turns of a second (a b b a …), so that a machine whose speed drifts drifts under both; every value is shown
 web_cpu         microseconds of the web process's CPU for each streamed token, on simulated hardware, recording and one
                 dashboard on; streams outlive the window, so that requests' own cost is not in it. hub: its main thread
 web_turnover    the same with answers of 128 tokens, so that requests begin and end all the time
@@ -31,6 +32,7 @@ from benchmarks.measure import floor_ms, report  # noqa: E402
 from benchmarks.rig import stalled as stalling  # noqa: E402
 from benchmarks.rig.lone_engine import LoneEngine  # noqa: E402
 from benchmarks.rig.server import Server, children, cpu_s  # noqa: E402
+from benchmarks.rig.turns import steps_s, take_turns  # noqa: E402
 from scheduler.runners.torch_runner.weights import ensure  # noqa: E402
 from scheduler.settings import ModelSettings  # noqa: E402
 
@@ -40,6 +42,7 @@ LONG = 360  # output tokens of a stream that outlives its window: 16 of them fit
 ENDLESS = 30_000
 SHORT = 128
 SETTLE_S = 1.0
+TURN_S = 1.0
 STALLED, READ_OR_NOT = 20, 64  # readers that stop, of so many
 
 
@@ -169,16 +172,9 @@ def engine_share(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     server = Server(directory)
     try:
         alone, clients = LoneEngine(model, {}), Clients(server.url)
-        measures: dict[str, Callable[[], float]] = {
-            "alone": lambda: _steps_alone(alone, args.steps),
-            "served": lambda: _steps_served(server, clients, args.steps),
-        }
-        pairs: list[dict[str, float]] = []
-        for turn in range(args.pairs):
-            pair: dict[str, float] = {"floor_ms": floor_ms(1)}
-            for name in list(measures) if turn % 2 == 0 else list(measures)[::-1]:
-                pair[name] = round(measures[name](), 3)
-            pairs.append(pair)
+        pairs = [
+            {"floor_ms": floor_ms(1), **_pair(alone, server, clients, args.turns, first=turn % 2)} for turn in range(args.pairs)
+        ]
         clients.close()
         alone.stop()
     finally:
@@ -207,32 +203,18 @@ def stalled(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     return {"pairs": pairs, "p99_ratios": ratios, "p99_ratio": statistics.median(ratios), "memory_growth_mib": growth}
 
 
-def _rate(steps: list[tuple[int, int, int]], count: int) -> float:
-    """Steps/s over `count` steps in a row with every slot decoding, the first of them left out."""
-    full = [step for step in steps if step[2] == SLOTS][1 : count + 1]
-    return len(full) / (full[-1][1] - full[0][0]) * 1e9
-
-
-def _steps_alone(engine: LoneEngine, count: int) -> float:
-    begin = len(engine.steps)
-    engine.submit(SLOTS, PROMPT, LONG)
-    while sum(step[2] == SLOTS for step in engine.steps[begin:]) < count + 2:
-        time.sleep(0.2)
-    engine.abort()
-    time.sleep(0.5)
-    return _rate(engine.steps[begin:], count)
-
-
-def _steps_served(server: Server, clients: Clients, count: int) -> float:
-    begin = int(server.metrics()["steps_total"])
+def _pair(alone: LoneEngine, server: Server, clients: Clients, turns: int, first: int) -> dict[str, float]:
+    """Steps/s with every slot decoding, of the lone engine and of the served one, over so many turns of each."""
+    (served,) = children(server.process.pid)
+    alone.submit(SLOTS, PROMPT, LONG)
     clients.open(SLOTS, LONG)
-    while server.metrics()["steps_total"] < begin + count + 20:
-        time.sleep(0.2)
+    turned = take_turns({"alone": alone.pid, "served": served}, turns, TURN_S, first)
+    alone.abort()
     clients.say(close=True)
-    time.sleep(0.5)
-    columns = server.get("/api/steps")["steps"]
-    rows = zip(columns["step"], columns["t"], columns["ms"], columns["decode"], strict=True)
-    return _rate([(round((t - ms) * 1e6), round(t * 1e6), decode) for step, t, ms, decode in rows if step > begin], count)
+    while server.metrics()["num_requests_running"]:
+        time.sleep(0.05)
+    steps = {"alone": alone.steps, "served": server.steps()}
+    return {name: round(steps_s(steps[name], turned[name], SLOTS), 3) for name in turned}
 
 
 PARTS = ("engine_share", "web_cpu", "web_turnover", "ceiling", "stalled")
@@ -248,7 +230,7 @@ def main() -> None:
     )
     parser.add_argument("--cache", type=Path, default=ROOT / "data" / "models", help="where the model's weights are kept")
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=60, help="steps in one half of a pair")
+    parser.add_argument("--turns", type=int, default=8, help="turns of each half of a pair, a second each")
     parser.add_argument("--streams", type=numbers, default=[1, 32, 256, 512])
     parser.add_argument("--ceiling-streams", type=numbers, default=[1, 16, 256])
     parser.add_argument("--hardware", default="h100-llama-3.1-8b-tp1-bf16")

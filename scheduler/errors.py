@@ -45,3 +45,11 @@ class EngineGone(EngineError):
 
 class ProtocolError(BatchscopeError):
     """A message on the pair cannot be understood."""
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong, without numbers and names that only the system's manual explains: `no such file or directory`."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
+    words = error.strerror if isinstance(error, OSError) else None
+    return f"{words[0].lower()}{words[1:]}" if words else str(error) or type(error).__name__

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.cli import database, hardware, load, reports, reproduce, requests, runs, serve, simulate, sql
 from app.cli.failures import FAILED, INTERRUPTED, OK, USAGE, CommandError
 from app.store.errors import QueryError, StoreError
-from scheduler.errors import BatchscopeError, SettingsError
+from scheduler.errors import BatchscopeError, SettingsError, in_words
 
 Add = Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]
 
@@ -122,8 +122,7 @@ def _sentence(text: str) -> str:
 
 def _of_system(error: OSError) -> str:
     """`FILE: no such file or directory`, not `[Errno 2] …`."""
-    words = error.strerror
-    return f"{error.filename}: {words[:1].lower()}{words[1:]}" if error.filename is not None and words else str(error)
+    return f"{error.filename}: {in_words(error)}" if error.filename is not None else in_words(error)
 
 
 def _fail(message: str, code: int) -> int:

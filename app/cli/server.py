@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 from app.cli.failures import FAILED, USAGE, CommandError
 from app.settings import ServerSettings
+from scheduler.errors import in_words
 
 API_KEY = "BATCHSCOPE_API_KEY"  # a client's variable: the key that this command sends
 TIMEOUT_S = 60.0
@@ -62,7 +63,7 @@ class Server:
                 raise self._refused("GET", path, response.status, _decoded(response.read()))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise CommandError(f"no answer from {self.url}: {error or type(error).__name__}") from error
+            raise CommandError(f"no answer from {self.url}: {in_words(error)}") from error
         except CommandError:
             connection.close()
             raise
@@ -73,7 +74,7 @@ class Server:
             while piece := response.read(1 << 16):
                 yield piece
         except (OSError, http.client.HTTPException) as error:
-            raise CommandError(f"the answer of {self.url} broke off: {error or type(error).__name__}") from error
+            raise CommandError(f"the answer of {self.url} broke off: {in_words(error)}") from error
         finally:
             connection.close()
 
@@ -105,7 +106,7 @@ class Server:
             response = connection.getresponse()
             return response.status, _decoded(response.read())
         except (OSError, http.client.HTTPException) as error:
-            raise CommandError(f"no answer from {self.url}: {error or type(error).__name__}") from error
+            raise CommandError(f"no answer from {self.url}: {in_words(error)}") from error
         finally:
             connection.close()
 
@@ -117,7 +118,7 @@ def holding(directory: Path, key: str = "") -> Server | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise CommandError(f"cannot read {directory / 'server.json'}: {error}") from error
+        raise CommandError(f"cannot read {directory / 'server.json'}: {in_words(error)}") from error
     if not isinstance(told, dict) or not isinstance(told.get("url"), str):
         raise CommandError(f"{directory / 'server.json'} names no url")
     server = Server(told["url"], key)

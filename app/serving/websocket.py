@@ -7,7 +7,6 @@ Invariant: a connection whose peer takes no byte for PATIENCE_S, or sends more t
 
 from __future__ import annotations
 
-import re
 import socket
 import time
 from collections.abc import Callable
@@ -27,7 +26,6 @@ SEND_BUFFER = 128 << 10  # else the kernel hides megabytes from the bounds on wh
 BYTES_A_SECOND, BYTES_AT_ONCE = 16 << 10, 64 << 10
 
 Verdict = Literal["pass", "drop", "end"]
-KEY = re.compile(r"[A-Za-z0-9+/]{22}==")
 
 
 class Guard(Protocol):
@@ -47,30 +45,17 @@ class Guard(Protocol):
 def install(transport: Any, make_guard: Callable[[], Guard], most: int) -> None:
     """Have python-engineio's server use all this. It has no place for it, so ours goes where its own would be.
 
-    What is no handshake, and who comes when `most` are connected, is refused before a session is made of it.
+    Who comes when `most` are connected is refused before a session is made of it.
     """
     transport._async = transport._async | {"websocket": driver(make_guard)}
     connected = transport.handlers["connect"]
 
     def connect(sid: str, environ: dict[str, Any]) -> Any:
-        if (problem := handshake_problem(environ)) is not None:
-            return problem
         if sum(not each.closed for each in transport.sockets.values()) > most:
             return f"more than {most} websockets"
         return connected(sid, environ)
 
     transport.on("connect", connect)
-
-
-def handshake_problem(environ: dict[str, Any]) -> str | None:
-    """Why this is no websocket handshake of RFC 6455; None when it is one."""
-    if "upgrade" not in [word.strip() for word in environ.get("HTTP_CONNECTION", "").lower().split(",")]:
-        return "a websocket needs the header Connection: Upgrade"
-    if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
-        return "a websocket needs the header Sec-WebSocket-Version: 13"
-    if not KEY.fullmatch(environ.get("HTTP_SEC_WEBSOCKET_KEY", "")):
-        return "a websocket needs the header Sec-WebSocket-Key, 16 bytes in base64"
-    return None
 
 
 def driver(make_guard: Callable[[], Guard]) -> type[Any]:

@@ -35,6 +35,12 @@ class LoneEngine:
         if not self._ready.wait(START_S) or not self._client.alive:
             raise RuntimeError(f"the engine did not start: {self.failure}")
 
+    @property
+    def pid(self) -> int:
+        """The engine's process."""
+        assert self._client.pid is not None
+        return self._client.pid
+
     def submit(self, streams: int, prompt_tokens: int, max_tokens: int) -> None:
         """That many sequences, unlike each other."""
         for n in range(streams):

@@ -5,9 +5,11 @@ Knows no figure and no benchmark. Invariant: `stop` leaves no process behind.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -60,6 +62,11 @@ class Server:
             lines = response.read().decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
         return {name.partition("{")[0].removeprefix("batchscope:"): float(value) for name, value in pairs}
+
+    def steps(self) -> list[tuple[int, int, int]]:
+        """(started, ended, decodes) of each step on record, in order; monotonic ns."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as connection:
+            return connection.execute("SELECT started_at, ended_at, decode_tokens FROM steps ORDER BY started_at").fetchall()
 
     def cpu_s(self) -> float:
         """Processor seconds that the web process has used, all threads."""

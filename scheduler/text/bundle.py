@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from scheduler.errors import ModelError
+from scheduler.errors import ModelError, in_words
 from scheduler.settings import MAX_TOKENS, ModelSettings
 from scheduler.text.byte_tokenizer import EOS_TOKEN_ID, VOCAB_SIZE, ByteTokenizer
 from scheduler.text.chat import CHATML, ChatTemplate
@@ -126,7 +126,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: {error}", str(path)) from error
+        raise ModelError(f"{path}: {in_words(error)}", str(path)) from error
     if not isinstance(value, dict):
         raise ModelError(f"{path}: expected an object", str(path))
     return value

@@ -75,7 +75,10 @@ def test_our_own_request_reaches_the_application_with_its_body() -> None:
 )
 def test_a_foreign_host_is_misdirected(host: str) -> None:
     status, _, body = ask(HTTP_HOST=host)
-    assert status == 421 and "--allow-host" in json.loads(body)["error"]["message"]
+    said = json.loads(body)["error"]["message"]
+    assert status == 421 and ascii(host) in said
+    is_name = host and not set(host) & set(",\0\t @")
+    assert said.endswith(f"; --allow-host {host} allows it" if is_name else ascii(host)), "what it names would be let in"
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "LOCALHOST:8000", "[::1]:8000", "lab.example:8000"])
@@ -119,6 +122,7 @@ def test_a_websocket_needs_an_origin() -> None:
         ({"HTTP_CONNECTION": "close"}, 400),
         ({"HTTP_SEC_WEBSOCKET_VERSION": "8"}, 400),
         ({"HTTP_SEC_WEBSOCKET_KEY": "short"}, 400),
+        ({"HTTP_SEC_WEBSOCKET_KEY": "?" * 22 + "=="}, 400),
     ],
 )
 def test_socket_io_sees_nothing_but_whole_openings_of_websockets(change: dict[str, str], status: int) -> None:

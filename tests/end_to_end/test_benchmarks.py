@@ -6,13 +6,18 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from live_server import wait_until
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Message, TextMessage
 
+from benchmarks.rig import turns
 from benchmarks.rig.dashboard import Dashboard
 from benchmarks.scheduler_step import Engine
 
@@ -37,6 +42,38 @@ def test_serving_counts_tokens_frames_and_cpu() -> None:
     for row in figures["web_cpu"]:
         assert row["us_per_token"] >= row["hub_us_per_token"] > 0 and row["tokens_s"] > 0 and row["frames_s"] > 0
         assert row["cut_off"] == 0
+
+
+def test_two_take_turns_and_both_go_on_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {name: subprocess.Popen([sys.executable, "-c", "while True: pass"]) for name in "ab"}
+    pids = {name: process.pid for name, process in both.items()}
+    seen = []
+
+    def state(pid: int) -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+    def look(_seconds: float) -> None:
+        wait_until(lambda: [state(pid) for pid in pids.values()].count("T") == 1)
+        seen.append("".join(name for name, pid in pids.items() if state(pid) != "T"))
+        if len(seen) > 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=look, monotonic_ns=time.monotonic_ns))
+    try:
+        turned = turns.take_turns(pids, 3, 1.0)
+        assert "".join(seen) == "abbaab" and [len(each) for each in turned.values()] == [3, 3]
+        with pytest.raises(KeyboardInterrupt):
+            turns.take_turns(pids, 3, 1.0)
+        assert [state(pid) for pid in pids.values()] == ["R", "R"]
+    finally:
+        for process in both.values():
+            process.kill()
+            process.wait()
+
+
+def test_only_steps_that_lie_within_a_turn_are_counted() -> None:
+    ends = [(0, 90, 2), (90, 110, 2), (110, 130, 2), (130, 150, 1), (150, 170, 2), (170, 250, 2), (250, 300, 2)]
+    assert turns.steps_s(ends, [(100, 200), (240, 310)], slots=2) == pytest.approx((2 + 1) * 1e9 / (60 + 50))
 
 
 def test_steps_in_which_an_order_displaced_somebody_are_told_apart_from_the_steady_ones() -> None:

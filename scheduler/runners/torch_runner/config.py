@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scheduler.errors import ModelError
+from scheduler.errors import ModelError, in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def read_config(directory: Path) -> LlamaConfig:
             tied=bool(raw.get("tie_word_embeddings", False)),
         )
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: {error}", str(path)) from error
+        raise ModelError(f"{path}: {in_words(error)}", str(path)) from error
     except KeyError as error:
         raise ModelError(f"{path}: no {error.args[0]}", str(path)) from error
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import functional
 
-from scheduler.errors import ModelError
+from scheduler.errors import ModelError, in_words
 from scheduler.runners.torch_runner.batch import Batch
 from scheduler.runners.torch_runner.config import LlamaConfig, RotaryScaling
 from scheduler.runners.torch_runner.linear import Linear, best_linear
@@ -111,7 +111,7 @@ def load_model(
             head = make(embedding if config.tied else read("lm_head.weight"))
             return LlamaModel(config, embedding, layers, read("model.norm.weight").clone(), head)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: {error}", str(path)) from error
+        raise ModelError(f"{path}: {in_words(error)}", str(path)) from error
 
 
 class _Reader:
