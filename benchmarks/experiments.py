@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.measure import report  # noqa: E402
+from benchmarks.measure import progress, report  # noqa: E402
 from scheduler.experiments.shelf import EXPERIMENTS  # noqa: E402
 
 
@@ -23,7 +23,7 @@ def measured(name: str, *, full: bool) -> dict[str, Any]:
     began = time.perf_counter()
     found = [(part.title, figure) for part in EXPERIMENTS[name].parts for figure in part.figures(full=full)]
     seconds = round(time.perf_counter() - began, 1)
-    print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    progress(f"{name}: {seconds:.0f} s")
     rows = [{"part": title, **asdict(figure), "holds": figure.holds} for title, figure in found]
     return {"seconds": seconds, "ok": all(figure.holds for _, figure in found), "figures": rows}
 

@@ -31,7 +31,7 @@ from app.store.filters import SORTS, filters, fingerprint, order  # noqa: E402
 from app.store.queries import Queries  # noqa: E402
 from app.store.run_summary import Kept  # noqa: E402
 from app.summaries import environment  # noqa: E402
-from benchmarks.measure import percentile, report  # noqa: E402
+from benchmarks.measure import percentile, progress, report  # noqa: E402
 from benchmarks.rig.past import LONG, SHORT, fill  # noqa: E402
 from benchmarks.rig.server import Server  # noqa: E402
 
@@ -215,6 +215,11 @@ def _ask_pages(server: Server, until: float) -> int:
     return asked
 
 
+def _told(name: str, part: Callable[[], Any]) -> Any:
+    progress(f"asking: {name}")
+    return part()
+
+
 def main() -> None:
     """Fill a file, ask, print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -227,6 +232,8 @@ def main() -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / NAME
+        if not path.exists():
+            progress(f"filling a database with {options.rows:,} requests")
         filled = None if path.exists() else fill(path, options.rows)
         queries = Queries(f"sqlite:///{path}")
         parts: dict[str, Callable[[], Any]] = {
@@ -237,11 +244,11 @@ def main() -> None:
         }
         asked = options.only or [*parts, "live"]
         with Pulse() as pulse:
-            figures = {name: part() for name, part in parts.items() if name in asked}
+            figures = {name: _told(name, part) for name, part in parts.items() if name in asked}
         queries.close()
         beside = round(pulse.longest * 1e3, 1)
         if "live" in asked:
-            figures["live"] = live(folder)
+            figures["live"] = _told("live", lambda: live(folder))
         figures |= {"fill_s": filled, "file_mib": round(path.stat().st_size / 2**20, 1), "beside_longest_ms": beside}
     report("history", {"rows": options.rows, **figures})
 

@@ -55,6 +55,11 @@ def summary(values_us: list[float]) -> dict[str, float]:
     }
 
 
+def progress(text: str) -> None:
+    """A line on stderr: how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def report(name: str, figures: Any) -> None:
     """One JSON object on stdout."""
     json.dump({"benchmark": name, **surroundings(), "figures": figures}, sys.stdout, indent=1)

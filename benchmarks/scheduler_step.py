@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.measure import report, summary  # noqa: E402
+from benchmarks.measure import progress, report, summary  # noqa: E402
 from scheduler.core.blocks import BlockPool  # noqa: E402
 from scheduler.core.plan import StepOutput, StepPlan  # noqa: E402
 from scheduler.core.policies import catalog  # noqa: E402
@@ -214,8 +214,12 @@ def main() -> None:
     if unknown := [kind for kind in args.only or () if kind not in KINDS]:
         parser.error(f"--only takes some of {', '.join(KINDS)}, not {', '.join(unknown)}")
     best: dict[tuple[str, str, int, int], dict[str, float]] = {}
-    for _ in range(args.rounds):
-        for case in cases(args):
+    asked = list(cases(args))
+    for turn in range(args.rounds):
+        for number, case in enumerate(asked):
+            progress(
+                "round {} of {}, {} of {}: {} {}, {} run, {} wait".format(turn + 1, args.rounds, number + 1, len(asked), *case)
+            )
             took = measure(*case, args.steps)
             if case not in best or _worth(took) < _worth(best[case]):
                 best[case] = took

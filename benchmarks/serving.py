@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.measure import floor_ms, report  # noqa: E402
+from benchmarks.measure import floor_ms, progress, report  # noqa: E402
 from benchmarks.rig import stalled as stalling  # noqa: E402
 from benchmarks.rig.lone_engine import LoneEngine  # noqa: E402
 from benchmarks.rig.server import Server, children, cpu_s  # noqa: E402
@@ -172,9 +172,7 @@ def engine_share(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     server = Server(directory)
     try:
         alone, clients = LoneEngine(model, {}), Clients(server.url)
-        pairs = [
-            {"floor_ms": floor_ms(1), **_pair(alone, server, clients, args.turns, first=turn % 2)} for turn in range(args.pairs)
-        ]
+        pairs = list(_share(alone, server, clients, args))
         clients.close()
         alone.stop()
     finally:
@@ -201,6 +199,13 @@ def stalled(args: argparse.Namespace, directory: Path) -> dict[str, Any]:
     ratios = [round(pair["stalled"]["p99_ms"] / pair["read"]["p99_ms"], 4) for pair in pairs]
     growth = max(pair["stalled"]["memory_growth_mib"] for pair in pairs)
     return {"pairs": pairs, "p99_ratios": ratios, "p99_ratio": statistics.median(ratios), "memory_growth_mib": growth}
+
+
+def _share(alone: LoneEngine, server: Server, clients: Clients, args: argparse.Namespace) -> Iterator[dict[str, float]]:
+    """Pair by pair; who is first alternates."""
+    for turn in range(args.pairs):
+        progress(f"engine_share: pair {turn + 1} of {args.pairs}")
+        yield {"floor_ms": floor_ms(1), **_pair(alone, server, clients, args.turns, first=turn % 2)}
 
 
 def _pair(alone: LoneEngine, server: Server, clients: Clients, turns: int, first: int) -> dict[str, float]:
@@ -246,7 +251,10 @@ def main() -> None:
     }
     wanted = [name for name in PARTS if name in args.only and not (args.no_torch and name == "engine_share")]
     with tempfile.TemporaryDirectory() as folder:
-        figures = {name: parts[name](Path(folder) / name) for name in wanted}
+        figures = {}
+        for name in wanted:
+            progress(name)
+            figures[name] = parts[name](Path(folder) / name)
     report("serving", figures)
 
 
