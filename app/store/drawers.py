@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Connection, Select, func, select, true, tuple_
+from sqlalchemy import CTE, ColumnElement, Connection, Integer, Select, bindparam, func, select, true, tuple_
 
 from app.store.filters import SIMULATED, SORTS, Filters, Order
 from app.store.models import requests
@@ -23,6 +23,7 @@ PATIENCE_S = 0.25  # a filter that few rows pass is better asked of all of them 
 _NARROW = ("since", "until", "state", "client_request_id", "text")  # found by another index, or by none
 _FIRST = 6  # rows taken when a drawer is opened; each time it is looked into again, twice as many
 Place = tuple[float, str]
+_MINE, _LATER, _ONE = (requests.alias(name) for name in ("mine", "later", "one"))  # of fifty columns: not made for each page
 
 
 def serve(asked: Filters, sort: Order) -> bool:
@@ -80,6 +81,7 @@ class _Drawers:
     sort: Order
     n: int
     _taken: dict[str, int] = field(default_factory=dict)
+    _questions: dict[bool, Select[Any]] = field(default_factory=dict)  # to make one costs as much as to have it answered
 
     def more(self, run: str, after: Place | None) -> Sequence[Place]:
         """Some of the next (key, id) of one run that pass the filters; none at its end."""
@@ -88,14 +90,14 @@ class _Drawers:
 
     def rows(self, run: str, after: Place | None, size: int) -> Sequence[Place]:
         """So many of the next (key, id) of one run that pass the filters."""
-        return self._sorted(requests.c.run == run, after, size)
+        begun = after is not None
+        if begun not in self._questions:
+            self._questions[begun] = _question(self.asked, self.sort, requests.c.run == bindparam("run"), begun=begun)
+        return _answered(self.connection, self._questions[begun], after, size, run=run)
 
     def of_no_run(self, after: Place | None) -> Sequence[Place]:
         """The next n of no run."""
-        return self._sorted(requests.c.run.is_(None), after, self.n)
-
-    def _sorted(self, of: ColumnElement[bool], after: Place | None, size: int) -> Sequence[Place]:
-        return rows(self.connection, self.asked, self.sort, of, after, size)
+        return rows(self.connection, self.asked, self.sort, requests.c.run.is_(None), after, self.n)
 
 
 def rows(
@@ -108,17 +110,28 @@ def rows(
     *,
     defined: bool = True,
 ) -> Sequence[Place]:
-    """The next `size` (key, id) of the rows that `of` names whose key is defined, or is not. `IS TRUE` keeps a filter from
+    """The next `size` (key, id) of the rows that `of` names whose key is defined, or is not."""
+    question = _question(asked, sort, of, begun=after is not None, defined=defined)
+    return _answered(connection, question, after, size)
+
+
+def _question(asked: Filters, sort: Order, of: ColumnElement[bool], *, begun: bool, defined: bool = True) -> Select[Any]:
+    """What `rows` asks, of the next :size rows, behind :key and :id where it has begun. `IS TRUE` keeps a filter from
     choosing the index: all that it finds would then have to be sorted."""
     column, id = sort.column, requests.c.id
     where = [of, *(condition.is_(true()) for condition in asked.conditions)]
     where.append(column.is_not(None) if defined else column.is_(None))
-    if after is not None:
-        here, there = (tuple_(column, id), tuple_(*after)) if defined else (id, after[1])
+    if begun:
+        last, last_id = bindparam("key", type_=column.type), bindparam("id", type_=id.type)
+        here, there = (tuple_(column, id), tuple_(last, last_id)) if defined else (id, last_id)
         where.append(here < there if sort.descending else here > there)
     ordered = (column.desc(), id.desc()) if sort.descending else (column, id)
-    question = select(column, id).where(*where).order_by(*ordered).limit(size)
-    return [(key, id) for key, id in connection.execute(question)]
+    return select(column, id).where(*where).order_by(*ordered).limit(bindparam("size", type_=Integer()))
+
+
+def _answered(connection: Connection, question: Select[Any], after: Place | None, size: int, **more: Any) -> Sequence[Place]:
+    values = {"size": size} | ({} if after is None else {"key": after[0], "id": after[1]}) | more
+    return [(key, id) for key, id in connection.execute(question, values)]
 
 
 def values(connection: Connection, key: str, run: str | None) -> tuple[list[Select[Any]], int]:
@@ -126,8 +139,8 @@ def values(connection: Connection, key: str, run: str | None) -> tuple[list[Sele
 
     Each run's index holds them, so that no row is read but those of no run.
     """
-    column, found = requests.c[SORTS[key]], _found()
-    names = [run] if run is not None else connection.execute(_measured(select(found.c.run), found)).scalars().all()
+    column = requests.c[SORTS[key]]
+    names = [run] if run is not None else connection.execute(_measured(select(_FOUND.c.run))).scalars().all()
     drawers: list[ColumnElement[bool]] = [requests.c.run == name for name in names]
     if run is None:
         drawers.append(requests.c.run.is_(None) & (requests.c.endpoint != SIMULATED))
@@ -138,34 +151,32 @@ def values(connection: Connection, key: str, run: str | None) -> tuple[list[Sele
 
 def endpoints(connection: Connection) -> dict[str, str]:
     """Each run that requests name → where one of them was sent: all of a simulated run have that of simulations."""
-    one, found = requests.alias("one"), _found()
-    endpoint = select(one.c.endpoint).where(one.c.run == found.c.run).limit(1).scalar_subquery()
-    question = select(found.c.run, endpoint).where(found.c.run.is_not(None))
+    question = select(_FOUND.c.run, _ENDPOINT).where(_FOUND.c.run.is_not(None))
     return {run: sent_to for run, sent_to in connection.execute(question)}
 
 
 def _bests(connection: Connection, sort: Order, after: Place | None) -> list[tuple[str, float]]:
     """(run, key of its best row at or behind `after`) of each run that has one and was not simulated."""
-    mine, found = requests.alias("mine"), _found()
-    column = mine.c[SORTS[sort.key]]
-    best = select(column).where(mine.c.run == found.c.run, column.is_not(None))
+    column = _MINE.c[SORTS[sort.key]]
+    best = select(column).where(_MINE.c.run == _FOUND.c.run, column.is_not(None))
     if after is not None:
         best = best.where(column <= after[0] if sort.descending else column >= after[0])
     best = best.order_by(column.desc() if sort.descending else column).limit(1)
-    question = _measured(select(found.c.run, best.scalar_subquery()), found)
+    question = _measured(select(_FOUND.c.run, best.scalar_subquery()))
     return [(run, key) for run, key in connection.execute(question) if key is not None]
 
 
 def _found() -> CTE:
     """The runs that requests name, each looked up behind the one before."""
-    later = requests.alias("later")
     found = select(func.min(requests.c.run).label("run")).where(requests.c.run.is_not(None)).cte("found", recursive=True)
-    following = select(func.min(later.c.run)).where(later.c.run > found.c.run).scalar_subquery()
+    following = select(func.min(_LATER.c.run)).where(_LATER.c.run > found.c.run).scalar_subquery()
     return found.union_all(select(following).where(found.c.run.is_not(None)))
 
 
-def _measured(question: Select[Any], found: CTE) -> Select[Any]:
+def _measured(question: Select[Any]) -> Select[Any]:
     """Without those that were simulated."""
-    one = requests.alias("one")
-    endpoint = select(one.c.endpoint).where(one.c.run == found.c.run).limit(1).scalar_subquery()
-    return question.where(found.c.run.is_not(None), endpoint != SIMULATED)
+    return question.where(_FOUND.c.run.is_not(None), _ENDPOINT != SIMULATED)
+
+
+_FOUND = _found()
+_ENDPOINT = select(_ONE.c.endpoint).where(_ONE.c.run == _FOUND.c.run).limit(1).scalar_subquery()
