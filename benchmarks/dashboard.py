@@ -28,7 +28,7 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.measure import percentile, report  # noqa: E402
+from benchmarks.measure import percentile, progress, report  # noqa: E402
 from benchmarks.rig.watched_page import first_paint, watch  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -74,11 +74,12 @@ def files() -> Iterator[str]:
     server.server_close()
 
 
-def gantt(browser: Browser, _args: argparse.Namespace) -> dict[str, Any]:
+def gantt(browser: Browser, args: argparse.Namespace) -> dict[str, Any]:
     """The timeline's bars, a page for each number of them."""
     found = {}
     with files() as url:
-        for bars, lanes in BARS.items():
+        for bars, lanes in ((bars, BARS[bars]) for bars in args.bars):
+            progress(f"gantt: {bars} bars")
             page = browser.new_page(viewport={"width": 1280, "height": 960})
             page.goto(url)
             told = page.evaluate(f"async ([n, lanes]) => (await import('/{BENCH.name}')).measure(n, lanes)", [bars, lanes])
@@ -117,13 +118,18 @@ def main() -> None:
     """One JSON object: the parts asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
+    parser.add_argument("--bars", type=int, choices=BARS, nargs="+", default=list(BARS), help="of the timeline (default: all)")
     parser.add_argument("--updates", type=int, default=3_000, help="of the live page (default: 3000)")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        report("dashboard", {name: part(browser, args) for name, part in PARTS.items() if name in (args.parts or PARTS)})
+        figures = {}
+        for name in args.parts or PARTS:
+            progress(name)
+            figures[name] = PARTS[name](browser, args)
+        report("dashboard", figures)
         browser.close()
 
 

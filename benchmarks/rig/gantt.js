@@ -1,8 +1,8 @@
 // The timeline's bars in a page of their own: made, appended to, panned, hovered. Times are ms of synchronous script.
 
 import { fromColumns } from "/js/timeline/bars.js";
+import { createPage } from "/js/timeline/page.js";
 import { order, paintBars } from "/js/timeline/paint.js";
-import { View } from "/js/timeline/view.js";
 
 const ROUNDS = 40;
 const PHASES = ["queued", "prefill", "decode"];
@@ -34,8 +34,9 @@ function columns(count, lanes) {
 function setUp(count, lanes) {
   const bars = fromColumns(columns(count, lanes), { 1: { wall_ms: 0 } }, 0);
   const canvas = document.querySelector("canvas");
-  const page = { records: { bars, groups: [{ label: "request", lanes }] }, view: new View(), barsCanvas: canvas, chosen: -1 };
-  page.state = { rows: "request", pins: [], area: null, marks: [] };
+  const page = createPage(canvas, canvas);
+  page.records = { bars, groups: [{ label: "request", lanes }] };
+  Object.assign(page.state, { rows: "request", pins: [], area: null, marks: [] });
   page.now = Math.max(...bars.lanes.map((list) => bars.t1[list[list.length - 1]]));
   Object.assign(page.view, { last: page.now, width: canvas.clientWidth });
   page.view.fit();

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from chromium import CHROMIUM
 from live_server import wait_until
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Message, TextMessage
@@ -81,6 +82,13 @@ def test_steps_in_which_an_order_displaced_somebody_are_told_apart_from_the_stea
     assert not {"displaced", "changing", "changing_cpu"} & set(steady)
     assert moved["displaced"] > 4 and moved["displaced"] <= moved["changing"] < 60
     assert moved["changing_cpu"] > 0 and moved["cpu"] > 0
+
+
+def test_the_timeline_is_drawn_as_its_page_draws_it() -> None:
+    if CHROMIUM is None:
+        pytest.skip("NO BROWSER: benchmarks/rig/gantt.js is not tested here")
+    (drawn,) = run("dashboard", "gantt", "--bars", "500")["gantt"].values()
+    assert drawn["append_redraw_ms_p95"] > 0 and drawn["pan_frame_ms_p50"] > 0 and drawn["hover_us"] > 0
 
 
 def test_recording_writes_each_life_whole() -> None:

@@ -61,7 +61,7 @@ export function paint(page) {
   return merged;
 }
 
-function paintBars(page) {
+export function paintBars(page) {
   const { view, records, now } = page;
   const height = Math.max(40, Math.ceil(page.rows.length * page.rowHeight) + GAP);
   setStyle(page.barsCanvas.parentElement, "height", `${height}px`);
