@@ -38,7 +38,7 @@ WITHOUT_TORCH := $(or $(findstring --runner simulated,$(strip $(ARGS))),$(findst
 # hundreds of processes, and to compile all of torch beforehand takes as long as to install it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install test check lint format types architecture unit soak bench mutation gpu-test browser shell postgresql clean
+.PHONY: help run install debian test check lint format types architecture unit soak bench mutation gpu-test browser shell postgresql clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1|/' | column -t -s '|'
@@ -47,7 +47,11 @@ run: FLAGS = --host '$(HOST)' --port '$(PORT)' $(ARGS)
 run: $(if $(WITHOUT_TORCH),$(BASE),$(TORCH)) ## serve the dashboard and the API (HOST, PORT, ARGS="…")
 	@$(BIN)/python -m app.cli.ready $(STARTED) $$$$ $(FLAGS) & exec $(BIN)/batchscope serve $(FLAGS)
 
-install: $(TEST) browser postgresql ## install everything that tests need, and stop
+install: $(TEST) debian ## install everything that tests need, and stop
+
+debian: # one after the other, since apt-get works one at a time; beside pip with `make -j2 install`
+	@$(MAKE) browser
+	@$(MAKE) postgresql
 
 # First what touches no socket of another process, then what waits for browsers and servers, then, one after another, what holds the
 # host to a pace. A file goes to one worker, in the order given: by their number of tests the longest files would come last. Three

@@ -19,7 +19,8 @@ def test_ci_runs_make_test_and_stops_at_the_first_failure() -> None:
     script = ROOT / ".ci/run"
     lines = [line.strip() for line in script.read_text("utf-8").splitlines() if not line.startswith("#")]
     assert "set -euo pipefail" in lines
-    assert lines[-1] == "make test", "the last thing CI prints is pytest's closing line"
+    assert "make lint & linted=$!" in lines and lines[-2] == "make test", "the last thing CI prints is pytest's closing line"
+    assert lines[-1].startswith('wait "$linted" || {') and lines[-1].endswith("exit 1; }"), "what lint found ends it, too"
     assert script.stat().st_mode & 0o111, ".ci/run must be executable"
     subprocess.run(["bash", "-n", str(script)], check=True)
 
