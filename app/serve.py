@@ -9,14 +9,13 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import gc  # noqa: E402
 import signal  # noqa: E402
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the imports, which take seconds, an interrupt needs no traceback
-    gc.disable()  # nothing imported is garbage, and to look for it takes a tenth of that time
 
 import fcntl  # noqa: E402
+import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import socket  # noqa: E402
@@ -79,7 +78,6 @@ def serve(settings: ServerSettings, directory: Path, listener: socket.socket) ->
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()  # what was imported stays: collections need not look at it again
         gc.set_threshold(YOUNG)
-        gc.enable()
     except (OSError, ValueError) as error:
         raise Stop(USAGE, f"cannot start: {error}") from error
     told = directory / "server.json"

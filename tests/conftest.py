@@ -6,7 +6,6 @@ when the test ran in a worker process of pytest-xdist.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from chromium import browser, playwright, whole_browser
 from hypothesis import HealthCheck, settings
 
-gc.set_threshold(100_000, 20, 50)  # whole trees of syntax and of states are made here: to look through them takes a fifteenth
 __all__ = ["browser", "playwright", "whole_browser"]
 # How long drawing an example takes says something of the machine, not of the law.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
