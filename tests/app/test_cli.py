@@ -337,6 +337,7 @@ def test_a_simulation_of_the_servers_run_is_taken_over_by_the_server(say: Callab
         with pytest.raises(urllib.error.HTTPError) as caught:
             server.post("/api/runs/adopt", {"run": name})
         assert caught.value.code == 404, "there is no such file, or no longer"
+        caught.value.close()  # else its socket is found open by whoever collects garbage next
     shapes = server.get(f"/api/runs/{run}/shapes")
     assert len(shapes["columns"]["ms"]) == report["steps"]["n"] and shapes["left_out"] == 0
     say("runs", "delete", run)
