@@ -56,7 +56,7 @@ debian: # one after the other, since apt-get works one at a time; beside pip wit
 # First what touches no socket of another process, then what waits for browsers and servers, then, one after another, what holds the
 # host to a pace. A file goes to one worker, in the order given: by their number of tests the longest files would come last. Three
 # at once fill two cores; four were too many for waits that have an end.
-test: $(TEST) browser postgresql ## run everything that needs no GPU
+test: $(TEST) debian ## run everything that needs no GPU
 	$(SIDE_BY_SIDE) $(UNIT) $(PYTEST_ARGS)
 	$(SIDE_BY_SIDE) --ignore=tests/gpu $(addprefix --ignore=,$(UNIT) $(ALONE)) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS)

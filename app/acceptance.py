@@ -134,7 +134,7 @@ class Acceptance:
         now = self._clock()
         for track, submit in self._in_flight.unsubmitted():
             late = submit.timeout_at is not None and submit.timeout_at <= now
-            if late and (not up or self._trials.keeps(track.answer.unfinished)):
+            if late and (not up or self._trials.holds_all(track.answer.unfinished)):
                 track.answer.fail(self._timeout_problem())
                 self.end_by_web(track.answer, "timeout", None)
 

@@ -216,7 +216,7 @@ def _ask_pages(server: Server, until: float) -> int:
 
 
 def _told(name: str, part: Callable[[], Any]) -> Any:
-    progress(f"asking: {name}")
+    progress(name)
     return part()
 
 
@@ -232,9 +232,7 @@ def main() -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / NAME
-        if not path.exists():
-            progress(f"filling a database with {options.rows:,} requests")
-        filled = None if path.exists() else fill(path, options.rows)
+        filled = None if path.exists() else _told(f"filling {options.rows:,} rows", lambda: fill(path, options.rows))
         queries = Queries(f"sqlite:///{path}")
         parts: dict[str, Callable[[], Any]] = {
             "pages": lambda: pages(queries, options.rows, options.rounds),

@@ -217,9 +217,9 @@ def main() -> None:
     asked = list(cases(args))
     for turn in range(args.rounds):
         for number, case in enumerate(asked):
-            progress(
-                "round {} of {}, {} of {}: {} {}, {} run, {} wait".format(turn + 1, args.rounds, number + 1, len(asked), *case)
-            )
+            kind, policy, running, waiting = case
+            where = f"round {turn + 1} of {args.rounds}, {number + 1} of {len(asked)}"
+            progress(f"{where}: {kind} {policy}, {running} run, {waiting} wait")
             took = measure(*case, args.steps)
             if case not in best or _worth(took) < _worth(best[case]):
                 best[case] = took

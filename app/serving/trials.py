@@ -56,7 +56,7 @@ class Trials:
         """Has the engine not got one of these yet?"""
         return self.on and not {*self._held, *self._to_try}.isdisjoint(ids)
 
-    def keeps(self, ids: Iterable[str]) -> bool:
+    def holds_all(self, ids: Iterable[str]) -> bool:
         """Has the engine got none of these yet?"""
         return self.on and {*self._held, *self._to_try}.issuperset(ids)
 

@@ -36,7 +36,7 @@ function setUp(count, lanes) {
   const canvas = document.querySelector("canvas");
   const page = createPage(canvas, canvas);
   page.records = { bars, groups: [{ label: "request", lanes }] };
-  Object.assign(page.state, { rows: "request", pins: [], area: null, marks: [] });
+  page.state.rows = "request";
   page.now = Math.max(...bars.lanes.map((list) => bars.t1[list[list.length - 1]]));
   Object.assign(page.view, { last: page.now, width: canvas.clientWidth });
   page.view.fit();

@@ -132,6 +132,15 @@ def test_socket_io_sees_nothing_but_whole_openings_of_websockets(change: dict[st
     assert len(SEEN) == seen
 
 
+@pytest.mark.parametrize("name", [name for name in OPENING if name not in ("PATH_INFO", "HTTP_ORIGIN")])
+def test_an_opening_of_a_websocket_lacks_nothing(name: str) -> None:
+    answer: list[str] = []
+    environ = {"REQUEST_METHOD": "GET", "HTTP_HOST": "127.0.0.1:8000", **OPENING}
+    del environ[name]
+    make()(environ, lambda status, _headers, _exc_info=None: answer.append(status))
+    assert answer == ["400 Bad Request"]
+
+
 def test_websockets_are_bounded_while_they_last() -> None:
     open_at_once: list[int] = []
     refusals: list[tuple[int, dict[str, str], bytes]] = []

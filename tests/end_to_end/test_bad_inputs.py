@@ -130,6 +130,7 @@ def run_list(server: KeyedServer, monkeypatch: pytest.MonkeyPatch, *flags: str) 
     expected, pid = greedy(), server.engine_pid()
     wrong: list[str] = []
     with sender(server, monkeypatch, *flags) as (module, entries, lacking):
+        assert len(entries) > 50, "too few of the list apply"
         before = server.resident_kb()
         for entry in entries:
             rows = server.rows()

@@ -66,6 +66,7 @@ def test_in_decode(server: LiveServer, streamed: bool) -> None:
     left = Call(server, f"decode-{streamed}", streamed=streamed, max_tokens=20_000)
     if streamed:
         left.until(lambda data: data.count(b'"text"') > 3)
+    wait_until(lambda: gauges(server)["running"] == 1)
     row_once(server, left.name, lambda row: row["ttft_ms"] is not None)
     left.hang_up()
     wait_until(lambda: freed(server), 5)

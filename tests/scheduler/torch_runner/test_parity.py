@@ -179,7 +179,7 @@ def test_the_best_token_in_bfloat16_is_mostly_that_of_float32(
             logits, _ = bfloat16_runner.model.forward(batch, bfloat16_runner._attention)
         agreed += int((logits.float().argmax(-1) == torch.tensor(output)).sum())
         total += len(output)
-    assert agreed / total >= 0.95
+    assert agreed / total >= 0.95 and total > 100, (agreed, total)
 
 
 def test_paris_is_the_answer_in_bfloat16_too(text: Text, bfloat16_answers: dict[str, list[int]]) -> None:
